@@ -1,0 +1,117 @@
+"""Plane groups acting on space about an axis: subgroups of O(3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pscnn._types import Array, ArrayLike
+from pscnn.groups._group import Group
+from pscnn.groups._planar import PlanarGroup
+from pscnn.groups._representation import Irrep
+from pscnn.groups._spatial import rotation_to
+
+
+@dataclass(frozen=True)
+class Axial(Group):
+    """A plane group that acts on space about an axis: g becomes diag(g, 1) in a frame whose third axis is ``axis``.
+
+    Irreps and their indices are those of the plane group. A reflection of the plane is either a *mirror*, diag(g, 1),
+    or the half-turn ("turn") diag(g, −1), which is a rotation of space.
+
+    Args:
+        planar: C(N), D(N), SO2() or O2().
+        axis: Direction of the axis, of any length but zero.
+        reflections: "mirror" or "turn"; of no effect for groups without reflections.
+
+    Example:
+        >>> from pscnn.groups import SO2, SO3
+        >>> upright = SO2().about((0, 0, 1))
+        >>> [psi.index for psi in SO3().irrep(1).restrict(upright).irreps]
+        [(0,), (1,)]
+    """
+
+    planar: PlanarGroup
+    axis: tuple[float, float, float]
+    reflections: str = "mirror"
+
+    dimension = 3
+
+    def __post_init__(self) -> None:
+        length = float(np.linalg.norm(self.axis))
+        if len(self.axis) != 3 or not length > 0:
+            raise ValueError(f"axis must be three numbers, not all zero, got {self.axis}")
+        if self.reflections not in ("mirror", "turn"):
+            raise ValueError(f"reflections must be 'mirror' or 'turn', got {self.reflections!r}")
+        x, y, z = (float(a) / length for a in self.axis)
+        object.__setattr__(self, "axis", (x, y, z))
+
+    @property
+    def name(self) -> str:
+        axis = {(1.0, 0.0, 0.0): "x", (0.0, 1.0, 0.0): "y", (0.0, 0.0, 1.0): "z"}.get(self.axis)
+        turn = ", turn" if self.planar.reflections and self.reflections == "turn" else ""
+        return f"{self.planar.name}@{axis or '(' + ', '.join(f'{a:.3g}' for a in self.axis) + ')'}{turn}"
+
+    @property
+    def frame(self) -> Array:
+        """Rotation that takes the z axis to this group's axis."""
+        return rotation_to(np.array([self.axis]))[0]
+
+    @property
+    def order(self) -> int | None:
+        return self.planar.order
+
+    @property
+    def max_frequency(self) -> int | None:
+        return self.planar.max_frequency
+
+    def lift(self, elements: Array) -> Array:
+        """Elements of the plane group (N, 2, 2) as elements of this one (N, 3, 3)."""
+        out = np.zeros((len(elements), 3, 3))
+        out[:, :2, :2] = elements
+        out[:, 2, 2] = np.sign(np.linalg.det(elements)) if self.reflections == "turn" else 1.0
+        return np.asarray(self.frame @ out @ self.frame.T)
+
+    def lower(self, elements: Array) -> Array:
+        """The inverse of ``lift``."""
+        return np.asarray((self.frame.T @ elements @ self.frame)[:, :2, :2])
+
+    def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
+        return self.planar.irrep_indices(bandlimit)
+
+    def has_irrep(self, index: tuple[int, ...]) -> bool:
+        return self.planar.has_irrep(index)
+
+    def irrep_size(self, index: tuple[int, ...]) -> int:
+        return self.planar.irrep_size(index)
+
+    def irrep_matrices(self, index: tuple[int, ...], elements: Array) -> Array:
+        return self.planar.irrep_matrices(index, self.lower(elements))
+
+    def may_contain(self, left: Irrep, right: Irrep, target: Irrep) -> bool:
+        return self.planar.may_contain(left, right, target)
+
+    def quadrature(self, degree: int) -> tuple[Array, Array]:
+        elements, weights = self.planar.quadrature(degree)
+        return self.lift(elements), weights
+
+    def sample(self, count: int, seed: int) -> Array:
+        return self.lift(self.planar.sample(count, seed))
+
+    def near_identity(self, count: int, seed: int) -> Array:
+        return self.lift(self.planar.near_identity(count, seed))
+
+    def contains(self, elements: ArrayLike) -> bool:
+        elements = np.asarray(elements, dtype=np.float64)
+        if elements.shape[-2:] != (3, 3):
+            return False
+        elements = elements.reshape(-1, 3, 3)
+        lowered = self.lower(elements)
+        return self.planar.contains(lowered) and bool(np.allclose(self.lift(lowered), elements, atol=1e-6))
+
+    def as_subgroup(self, subgroup: Group) -> Group:
+        """Plane groups act about the same axis."""
+        if isinstance(subgroup, PlanarGroup):
+            subgroup = subgroup.about(self.axis, self.reflections)
+        return super().as_subgroup(subgroup)

@@ -1,0 +1,105 @@
+"""Functions on a group or on a quotient of it, as Fourier coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pscnn._types import Array, ArrayLike
+from pscnn.groups import _decompose
+from pscnn.groups._representation import Irrep, Representation
+
+if TYPE_CHECKING:
+    from pscnn.groups._group import Group
+
+
+@dataclass(frozen=True)
+class FunctionSpace(Representation):
+    """Band-limited functions on H, or on the quotient H/K, on which H acts by (h·f)(g) = f(h⁻¹g).
+
+    A function is given by coefficients c, one vector of size d_i per irrep and column,
+
+        f(g) = Σ_i Σ_v sqrt(d_i) c_{i,v}ᵀ ψ_i(g) v,
+
+    where the columns v of ψ_i are an orthonormal basis of the vectors fixed by K, modulo the endomorphisms of ψ_i (the
+    redundant columns of complex-type irreps). The basis functions are orthonormal for the Haar measure, and the
+    coefficients transform by the direct sum of the irreps: this is a ``Representation`` (Peter–Weyl; paper, Eq. 9).
+
+    Example:
+        >>> from pscnn.groups import SO2, SO3
+        >>> SO2().functions(3).size
+        7
+        >>> sphere = SO3().functions(2, SO2())    # functions on the sphere SO(3)/SO(2)
+        >>> [psi.index for psi in sphere.irreps]
+        [(0,), (1,), (2,)]
+    """
+
+    group: Group
+    bandlimit: int
+    subgroup: Group | None = None
+
+    @property
+    def columns(self) -> tuple[tuple[Irrep, Array], ...]:
+        """Each irrep with its columns, shape (d, multiplicity)."""
+        return _columns(self.group, self.bandlimit, self.subgroup)
+
+    @property
+    def irreps(self) -> tuple[Irrep, ...]:  # type: ignore[override]
+        return tuple(psi for psi, v in self.columns for _ in range(v.shape[1]))
+
+    @property
+    def name(self) -> str:
+        over = self.group.name if self.subgroup is None else f"{self.group.name}/{self.subgroup.name}"
+        return f"functions on {over} up to {self.bandlimit}"
+
+    def sample(self, elements: ArrayLike) -> Array:
+        """The matrix A with f(g_n) = (A c)_n: the inverse Fourier transform at these elements, shape (N, size)."""
+        elements = np.asarray(elements, dtype=np.float64)
+        parts = []
+        for psi, v in self.columns:
+            values = np.sqrt(psi.size) * np.einsum("nab,bv->nva", psi.matrices(elements), v)
+            parts.append(values.reshape(len(elements), -1))
+        return np.concatenate(parts, axis=1)
+
+    def transform(self, values: ArrayLike, elements: ArrayLike, weights: ArrayLike) -> Array:
+        """Fourier coefficients ∫ f(g) A(g) dg of a function given by its values at a quadrature's nodes.
+
+        Args:
+            values: Shape (N,) or (N, k) for several functions.
+            elements: The nodes, shape (N, n, n).
+            weights: Shape (N,).
+
+        Returns:
+            Shape (size,) or (size, k).
+        """
+        weighted = self.sample(elements) * np.asarray(weights, dtype=np.float64)[:, None]
+        return weighted.T @ np.asarray(values, dtype=np.float64)
+
+    def quadrature(self, degree: int) -> tuple[Array, Array]:
+        """Nodes and weights on H/K, as representatives in H, exact for functions of frequency ≤ degree."""
+        if self.subgroup is not None:
+            nodes = self.group.quotient_quadrature(degree, self.subgroup)
+            if nodes is not None:
+                return nodes
+        return self.group.quadrature(degree)
+
+
+@cache
+def _columns(group: Group, bandlimit: int, subgroup: Group | None) -> tuple[tuple[Irrep, Array], ...]:
+    out = []
+    for psi in group.irreps(bandlimit):
+        endomorphisms = psi.endomorphisms
+        if subgroup is None:
+            fixed = np.eye(psi.size)
+        else:
+            elements, weights = subgroup.quadrature(psi.frequency)
+            fixed = np.einsum("nab,n->ab", psi.matrices(elements), weights)
+        # Row vectors vᵀ with the endomorphisms acting from the right.
+        multiplicity = round(float(np.trace(fixed))) // len(endomorphisms)
+        picked = _decompose.pick(fixed, multiplicity, endomorphisms.transpose(0, 2, 1), 1)
+        if multiplicity:
+            out.append((psi, picked[:, 0, :].T))
+    return tuple(out)

@@ -1,0 +1,166 @@
+"""What every group offers. Elements are orthogonal matrices: compose with ``@``, invert by transposing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cache
+
+import numpy as np
+
+from pscnn._types import Array, ArrayLike
+from pscnn.groups._functions import FunctionSpace
+from pscnn.groups._representation import DirectSum, Irrep
+
+
+class Group(ABC):
+    """A compact group H ≤ O(n), n = 2 or 3.
+
+    Groups are values: two equal groups are interchangeable, can be hashed, pickled and used as keys. A batch of
+    elements is an array (N, n, n).
+    """
+
+    dimension: int
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The usual name, as ``parse`` reads it: ``"O(2)"``, ``"C(4)"``."""
+
+    @property
+    def order(self) -> int | None:
+        """Number of elements, None if infinite."""
+        return None
+
+    @property
+    def max_frequency(self) -> int | None:
+        """The highest frequency of any irrep, None if there is no highest."""
+        return None
+
+    @property
+    def identity(self) -> Array:
+        """The identity element, shape (n, n)."""
+        return np.eye(self.dimension)
+
+    @property
+    def trivial(self) -> Irrep:
+        """The irrep by which scalars transform."""
+        return self.irreps(0)[0]
+
+    @property
+    def vector(self) -> DirectSum:
+        """The representation by which vectors of Rⁿ transform: the element itself."""
+        return _vector(self)
+
+    @property
+    def regular(self) -> DirectSum:
+        """Functions on a finite group, one channel per element, permuted by the group."""
+        return self.quotient(None)
+
+    def quotient(self, subgroup: Group | None) -> DirectSum:
+        """Functions on the cosets hK of a finite group, one channel per coset, permuted by the group."""
+        if self.order is None:
+            raise ValueError(
+                f"{self.name} is infinite: its regular representation has no end. "
+                f"Use {self.name}.functions(bandlimit) for the band-limited one"
+            )
+        return _quotient(self, None if subgroup is None else self.as_subgroup(subgroup))
+
+    def functions(self, bandlimit: int, subgroup: Group | None = None) -> FunctionSpace:
+        """Band-limited functions on H, or on H/K, as Fourier coefficients. See ``FunctionSpace``."""
+        return FunctionSpace(self, bandlimit, None if subgroup is None else self.as_subgroup(subgroup))
+
+    def irrep(self, *index: int) -> Irrep:
+        """The irrep with this index."""
+        if not all(isinstance(i, (int, np.integer)) for i in index) or not self.has_irrep(tuple(index)):
+            known = ", ".join(f"({', '.join(map(str, psi.index))})" for psi in self.irreps(3))
+            raise ValueError(
+                f"{self.name} has no irrep {index}; up to frequency 3 it has {known}"
+                + ("" if self.max_frequency is not None else ", and so on")
+            )
+        return Irrep(self, tuple(int(i) for i in index))
+
+    def irreps(self, bandlimit: int | None) -> tuple[Irrep, ...]:
+        """All irreps of frequency ≤ bandlimit, the trivial one first; None means all (finite groups)."""
+        highest = self.max_frequency
+        if bandlimit is None:
+            if highest is None:
+                raise ValueError(f"{self.name} has infinitely many irreps: give a bandlimit")
+            bandlimit = highest
+        if bandlimit < 0:
+            raise ValueError(f"bandlimit must be 0 or more, got {bandlimit}")
+        bandlimit = bandlimit if highest is None else min(bandlimit, highest)
+        return tuple(Irrep(self, index) for index in self.irrep_indices(bandlimit))
+
+    @abstractmethod
+    def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
+        """Indices of the irreps up to a frequency, by frequency, the trivial one first."""
+
+    @abstractmethod
+    def has_irrep(self, index: tuple[int, ...]) -> bool:
+        """Whether an irrep with this index exists."""
+
+    @abstractmethod
+    def irrep_size(self, index: tuple[int, ...]) -> int:
+        """Dimension of an irrep."""
+
+    @abstractmethod
+    def irrep_matrices(self, index: tuple[int, ...], elements: Array) -> Array:
+        """Matrices of an irrep, shape (N, d, d)."""
+
+    def may_contain(self, left: Irrep, right: Irrep, target: Irrep) -> bool:
+        """A cheap necessary condition for ``target`` to occur in ``left ⊗ right``."""
+        return True
+
+    @abstractmethod
+    def quadrature(self, degree: int) -> tuple[Array, Array]:
+        """Nodes (N, n, n) and weights (N,), summing to 1, exact for matrix coefficients of frequency ≤ degree."""
+
+    def quotient_quadrature(self, degree: int, subgroup: Group) -> tuple[Array, Array] | None:
+        """A smaller quadrature for functions on H/K, where one is known."""
+        return None
+
+    @abstractmethod
+    def sample(self, count: int, seed: int) -> Array:
+        """Elements drawn uniformly (Haar measure), shape (count, n, n)."""
+
+    def near_identity(self, count: int, seed: int) -> Array:
+        """Elements close to the identity, where a density's maximum is searched more finely; none if H is finite."""
+        return np.empty((0, self.dimension, self.dimension))
+
+    @abstractmethod
+    def contains(self, elements: ArrayLike) -> bool:
+        """Whether all given matrices are elements (to 1e-6)."""
+
+    def as_subgroup(self, subgroup: Group) -> Group:
+        """Check that ``subgroup`` is one, and return it with elements of the same dimension."""
+        if subgroup.dimension != self.dimension or not self.contains(subgroup.quadrature(7)[0]):
+            raise ValueError(f"{subgroup.name} is not a subgroup of {self.name}")
+        return subgroup
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@cache
+def _vector(group: Group) -> DirectSum:
+    from pscnn.groups._planar import O2
+    from pscnn.groups._spatial import O3
+
+    full: Group = O2() if group.dimension == 2 else O3()
+    return full.irrep(1, 1).restrict(group)
+
+
+@cache
+def _quotient(group: Group, subgroup: Group | None) -> DirectSum:
+    elements, _ = group.quadrature(0)
+    if subgroup is not None:
+        members, _ = subgroup.quadrature(0)
+        keep: list[Array] = []
+        for h in elements:
+            if not any(np.abs(g.T @ h - k).max() < 1e-6 for g in keep for k in members):
+                keep.append(h)
+        elements = np.stack(keep)
+    space = group.functions(group.max_frequency or 0, subgroup)
+    basis = space.sample(elements) / np.sqrt(len(elements))
+    label = "regular" if subgroup is None else f"{group.name}/{subgroup.name}"
+    return DirectSum(group, space.irreps, basis, label)

@@ -1,0 +1,226 @@
+"""Groups of the plane: C(N), D(N), SO(2) and O(2)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from pscnn._types import Array, ArrayLike
+from pscnn.groups import _harmonics
+from pscnn.groups._group import Group
+from pscnn.groups._representation import Irrep
+
+MIRROR = np.diag([-1.0, 1.0])
+"""The reflection that D(1) consists of: left and right change places."""
+
+
+def rotation(angles: ArrayLike) -> Array:
+    """Counter-clockwise rotations by the given angles (radians), shape (..., 2, 2)."""
+    angles = np.asarray(angles, dtype=np.float64)
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], -2)
+
+
+def _regular_angles(count: int) -> Array:
+    return 2 * np.pi * np.arange(count) / count
+
+
+class PlanarGroup(Group):
+    """What the four families of plane groups share: N-fold (or all) rotations, with or without reflections."""
+
+    dimension = 2
+
+    @property
+    @abstractmethod
+    def rotations(self) -> int | None:
+        """Number of rotations, None for all."""
+
+    @property
+    @abstractmethod
+    def reflections(self) -> bool:
+        """Whether the group contains reflections."""
+
+    @property
+    def order(self) -> int | None:
+        return None if self.rotations is None else self.rotations * (2 if self.reflections else 1)
+
+    @property
+    def max_frequency(self) -> int | None:
+        return None if self.rotations is None else self.rotations // 2
+
+    def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
+        candidates: list[tuple[int, ...]] = [(k,) for k in range(bandlimit + 1)]
+        if self.reflections:
+            candidates = [(r, k) for k in range(bandlimit + 1) for r in (0, 1)]
+        return [index for index in candidates if self.has_irrep(index)]
+
+    def has_irrep(self, index: tuple[int, ...]) -> bool:
+        if len(index) != (2 if self.reflections else 1):
+            return False
+        k = index[-1]
+        if k < 0 or (self.max_frequency is not None and k > self.max_frequency):
+            return False
+        if not self.reflections or index[0] == 1:
+            return True
+        return index[0] == 0 and (k == 0 or 2 * k == self.rotations)
+
+    def irrep_size(self, index: tuple[int, ...]) -> int:
+        k = index[-1]
+        return 1 if k == 0 or 2 * k == self.rotations else 2
+
+    def irrep_matrices(self, index: tuple[int, ...], elements: Array) -> Array:
+        k = index[-1]
+        if self.irrep_size(index) == 2:
+            return _harmonics.circular_matrix(k, elements)
+        sign = np.sign(np.linalg.det(elements))
+        # h = R(θ) or R(θ)·MIRROR; the first column of R(θ) is that of h, negated in the second case.
+        theta = np.arctan2(sign * elements[:, 1, 0], sign * elements[:, 0, 0])
+        parity = sign if self.reflections and index[0] == 1 else 1.0
+        return (parity * np.cos(k * theta))[:, None, None]
+
+    def may_contain(self, left: Irrep, right: Irrep, target: Irrep) -> bool:
+        a, b, c = left.frequency, right.frequency, target.frequency
+        n = self.rotations
+        combinations = (a + b - c, a + b + c, a - b - c, a - b + c)
+        return any(k == 0 if n is None else k % n == 0 for k in combinations)
+
+    def quadrature(self, degree: int) -> tuple[Array, Array]:
+        """All elements of a finite group; equally spaced angles, closed under D(4), otherwise."""
+        if degree < 0:
+            raise ValueError(f"degree must be 0 or more, got {degree}")
+        return _planar_quadrature(self.rotations or 4 * (degree // 4 + 1), self.reflections)
+
+    def sample(self, count: int, seed: int) -> Array:
+        rng = np.random.default_rng(seed)
+        if self.rotations is None:
+            angles = rng.uniform(0, 2 * np.pi, count)
+        else:
+            angles = 2 * np.pi * rng.integers(self.rotations, size=count) / self.rotations
+        out = rotation(angles)
+        if self.reflections:
+            mirrored = rng.integers(2, size=count).astype(bool)
+            out[mirrored] = out[mirrored] @ MIRROR
+        return out
+
+    def near_identity(self, count: int, seed: int) -> Array:
+        """Rotations by angles drawn from N(0, 0.2 rad), as in the paper."""
+        if self.rotations is not None:
+            return super().near_identity(count, seed)
+        return rotation(np.random.default_rng(seed).normal(0, 0.2, count))
+
+    def contains(self, elements: ArrayLike) -> bool:
+        elements = np.asarray(elements, dtype=np.float64)
+        if elements.shape[-2:] != (2, 2) or not np.allclose(
+            elements @ np.swapaxes(elements, -1, -2), np.eye(2), atol=1e-6
+        ):
+            return False
+        sign = np.linalg.det(elements)
+        if not self.reflections and np.any(sign < 0):
+            return False
+        if self.rotations is None:
+            return True
+        theta = np.arctan2(sign * elements[..., 1, 0], sign * elements[..., 0, 0])
+        steps = theta * self.rotations / (2 * np.pi)
+        return bool(np.all(np.abs(steps - np.round(steps)) < 1e-6 * self.rotations))
+
+    def about(self, axis: ArrayLike, reflections: str = "mirror") -> Group:
+        """This group acting on space, about an axis. See ``Axial``."""
+        from pscnn.groups._axial import Axial
+
+        x, y, z = (float(a) for a in np.asarray(axis, dtype=np.float64))
+        return Axial(self, (x, y, z), reflections)
+
+
+@cache
+def _planar_quadrature(count: int, reflections: bool) -> tuple[Array, Array]:
+    elements = rotation(_regular_angles(count))
+    if reflections:
+        elements = np.concatenate([elements, elements @ MIRROR])
+    return elements, np.full(len(elements), 1 / len(elements))
+
+
+@dataclass(frozen=True)
+class C(PlanarGroup):
+    """The cyclic group C(N): rotations by multiples of 2π/N. Irreps ``(k,)``, k = 0 … N//2.
+
+    Example:
+        >>> C(4).irreps(None)
+        (C(4).irrep(0), C(4).irrep(1), C(4).irrep(2))
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        _check_order("C", self.n)
+
+    reflections = False
+
+    @property
+    def name(self) -> str:
+        return f"C({self.n})"
+
+    @property
+    def rotations(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class D(PlanarGroup):
+    """The dihedral group D(N): C(N) and N reflections. D(1) is the single reflection of left and right.
+
+    Irreps ``(r, k)``: (0, 0) trivial, (1, 0) the sign of a reflection, (1, k) of size 2 for 0 < k < N/2, and for even N
+    the two signs (0, N/2) and (1, N/2).
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        _check_order("D", self.n)
+
+    reflections = True
+
+    @property
+    def name(self) -> str:
+        return f"D({self.n})"
+
+    @property
+    def rotations(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class SO2(PlanarGroup):
+    """All rotations of the plane. Irreps ``(k,)``, k ≥ 0."""
+
+    reflections = False
+    rotations = None
+
+    @property
+    def name(self) -> str:
+        return "SO(2)"
+
+
+@dataclass(frozen=True)
+class O2(PlanarGroup):
+    """All rotations and reflections of the plane. Irreps (0, 0) trivial, (1, 0) sign, (1, k) of size 2 for k ≥ 1."""
+
+    reflections = True
+    rotations = None
+
+    @property
+    def name(self) -> str:
+        return "O(2)"
+
+
+def _check_order(family: str, n: int) -> None:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ValueError(f"{family}(N) needs a whole number N ≥ 1, got {n!r}")

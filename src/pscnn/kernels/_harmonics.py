@@ -1,0 +1,131 @@
+"""Steerable functions on a kernel's grid: harmonics times Gaussian rings, decomposed under H."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from pscnn._types import Array
+from pscnn.groups import O2, O3, Group, Irrep
+from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A Gaussian shell of a kernel: its radius, its width, and the highest frequency it carries."""
+
+    radius: float
+    width: float
+    frequency: int
+
+
+def rings(kernel_size: int, dimension: int) -> tuple[Ring, ...]:
+    """The rings of a kernel: radii 0 … ⌊k/2⌋, width 0.6 (0.4 for the last, 0.005 for the centre).
+
+    The highest frequency on ring r is 0 at the centre; in the plane min(2r, 2) on the last ring and
+    min(2r, 2r − (r+1) mod 2) between; in space min(2r, ⌊k/2⌋ − r + 2).
+    """
+    last = kernel_size // 2
+    out = [Ring(0.0, 0.005, 0)]
+    for r in range(1, last + 1):
+        in_plane = 2 if r == last else 2 * r - (r + 1) % 2
+        frequency = min(2 * r, last - r + 2 if dimension == 3 else in_plane)
+        out.append(Ring(float(r), 0.4 if r == last else 0.6, frequency))
+    return tuple(out)
+
+
+def grid_points(kernel_size: int, dimension: int) -> Array:
+    """Coordinates of a kernel's pixels in the order of its memory, shape (k^n, n).
+
+    x runs along the last axis (to the right), y against the second to last (rows are counted downwards), z along the
+    first axis of a volume.
+    """
+    steps = np.arange(kernel_size) - (kernel_size - 1) / 2
+    if dimension == 2:
+        row, column = np.meshgrid(steps, steps, indexing="ij")
+        return np.stack([column.ravel(), -row.ravel()], axis=1)
+    depth, row, column = np.meshgrid(steps, steps, steps, indexing="ij")
+    return np.stack([column.ravel(), -row.ravel(), depth.ravel()], axis=1)
+
+
+@dataclass(frozen=True)
+class SteerableBasis:
+    """Functions Y_j^k with Y_j^k(h x) = ψ_j(h) Y_j^k(x), for the kernels of one size under one group.
+
+    With ``kernel_size=None`` the space is a single point, on which only the constant exists (linear layers).
+
+    Args:
+        group: H.
+        kernel_size: Odd k, or None.
+    """
+
+    group: Group
+    kernel_size: int | None
+
+    def __post_init__(self) -> None:
+        k = self.kernel_size
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1 or k % 2 == 0):
+            raise ValueError(
+                f"kernel_size must be an odd number such as 3 or 5, got {k!r}: "
+                "an even kernel has no centre to rotate about"
+            )
+
+    @property
+    def irreps(self) -> tuple[Irrep, ...]:
+        """The irrep j of each element, in order."""
+        return _elements(self.group, self.kernel_size)[0]
+
+    @property
+    def size(self) -> int:
+        """Number of harmonics: the sum of the sizes of the irreps."""
+        return sum(psi.size for psi in self.irreps)
+
+    def sample(self) -> Array:
+        """Values on the kernel's grid, shape (size, k^n)."""
+        if self.kernel_size is None:
+            return np.ones((1, 1))
+        return _sample(self)
+
+    def evaluate(self, points: Array) -> Array:
+        """Values at any points (N, n), shape (size, N)."""
+        if self.kernel_size is None:
+            return np.ones((1, len(points)))
+        radius = np.linalg.norm(points, axis=1)
+        centre = radius < 1e-9
+        directions = points / np.where(centre, 1.0, radius)[:, None]
+        harmonics = circular_harmonics if self.group.dimension == 2 else spherical_harmonics
+        rows = []
+        for ring, frequency, basis in _elements(self.group, self.kernel_size)[1]:
+            profile = np.exp(-((radius - ring.radius) ** 2) / (2 * ring.width**2))
+            if frequency > 0:  # a direction does not exist at the centre: anything but zero there breaks the symmetry
+                profile = np.where(centre, 0.0, profile)
+            rows.append(basis.T @ (harmonics(frequency, directions) * profile[:, None]).T)
+        return np.concatenate(rows)
+
+
+@cache
+def _sample(basis: SteerableBasis) -> Array:
+    assert basis.kernel_size is not None
+    return basis.evaluate(grid_points(basis.kernel_size, basis.group.dimension))
+
+
+@cache
+def _elements(group: Group, kernel_size: int | None) -> tuple[tuple[Irrep, ...], tuple[tuple[Ring, int, Array], ...]]:
+    """The irreps of all elements, and per ring and frequency the change of basis that splits the harmonics under H."""
+    if kernel_size is None:
+        return (group.trivial,), ()
+    irreps: list[Irrep] = []
+    parts = []
+    for ring in rings(kernel_size, group.dimension):
+        for frequency in range(ring.frequency + 1):
+            if group.dimension == 2:
+                ambient = O2().irrep(min(frequency, 1), frequency)
+            else:
+                ambient = O3().irrep(frequency % 2, frequency)
+            split = ambient.restrict(group)
+            basis = np.eye(ambient.size) if split.change_of_basis is None else split.change_of_basis
+            irreps += split.irreps
+            parts.append((ring, frequency, basis))
+    return tuple(irreps), tuple(parts)

@@ -1,0 +1,131 @@
+"""Slots: the coordinates in which a density acts on a kernel by small matrices.
+
+The unconstrained kernels between irreps ψ_l and ψ_J are K(x) = Σ_{j,k} W_jk · Y_j^k(x), and H acts on W_jk by
+ψ_J ⊗ ψ_l ⊗ ψ_j. Decomposing that tensor product (first ψ_J ⊗ ψ_l into ψ_j', then ψ_j' ⊗ ψ_j into ψ_i) gives *slots*:
+subspaces on which H acts by a single irrep ψ_i. Averaging the kernel with a density λ then multiplies the d_i weights
+of each slot by Λ_i = ∫ λ(h) ψ_i(h) dh, and nothing else (paper, Eq. 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+
+from pscnn._types import Array, IntArray
+from pscnn.groups import Irrep, clebsch_gordan
+from pscnn.kernels._harmonics import SteerableBasis
+
+
+@cache
+def slots(out_irrep: Irrep, in_irrep: Irrep, basis_irrep: Irrep, target: Irrep) -> Array:
+    """Orthonormal embeddings of ψ_i into ψ_J ⊗ ψ_l ⊗ ψ_j.
+
+    Returns:
+        Shape (slots, d_J, d_l, d_j, d_i).
+    """
+    group = out_irrep.group
+    found = [np.empty((0, out_irrep.size, in_irrep.size, basis_irrep.size, target.size))]
+    for middle in group.irreps(out_irrep.frequency + in_irrep.frequency):
+        if not group.may_contain(middle, basis_irrep, target):
+            continue
+        outer = clebsch_gordan(out_irrep, in_irrep, middle)
+        inner = clebsch_gordan(middle, basis_irrep, target)
+        if len(outer) and len(inner):
+            joined = np.einsum("sabm,rmji->srabji", outer, inner, optimize=True)
+            found.append(joined.reshape(-1, *joined.shape[2:]))
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class SlotBasis:
+    """The fixed basis of all kernels between two sums of irreps.
+
+    Attributes:
+        matrix: Coefficients of each basis kernel over (out channel, in channel, harmonic), shape
+            (weights, D_out, D_in, harmonics). Rows are ordered by the irrep i, then slot, then component of ψ_i.
+        segments: Each irrep i with its number of slots.
+        out_index: For each row, which of the output irreps it feeds.
+        harmonics: Values of the harmonics on the grid, shape (harmonics, points).
+
+    Every slot is scaled such that unit weights turn white noise of variance 1 into an output of variance 1 per channel.
+    """
+
+    matrix: Array
+    segments: tuple[tuple[Irrep, int], ...]
+    out_index: IntArray
+    harmonics: Array
+
+    @cached_property
+    def flat(self) -> Array:
+        """The matrix with shape (weights, D_out·D_in·harmonics)."""
+        return self.matrix.reshape(len(self.matrix), int(np.prod(self.matrix.shape[1:])))
+
+
+def slot_basis(
+    out_irreps: tuple[Irrep, ...],
+    in_irreps: tuple[Irrep, ...],
+    steerable: SteerableBasis,
+    moments: tuple[Irrep, ...] | None,
+) -> SlotBasis:
+    """The basis between ⊕ ψ_J and ⊕ ψ_l, built once per process for equal arguments.
+
+    Args:
+        out_irreps: The irreps J of the output.
+        in_irreps: The irreps l of the input.
+        steerable: The harmonics.
+        moments: Which irreps i to keep: the trivial one alone for an equivariant layer, those of a density's band-limit
+            for a partially equivariant one, None for all (unconstrained kernels).
+    """
+    return _slot_basis(out_irreps, in_irreps, steerable, moments)
+
+
+@cache
+def _slot_basis(
+    out_irreps: tuple[Irrep, ...],
+    in_irreps: tuple[Irrep, ...],
+    steerable: SteerableBasis,
+    moments: tuple[Irrep, ...] | None,
+) -> SlotBasis:
+    group = steerable.group
+    if moments is None:
+        highest = max(psi.frequency for psi in out_irreps) + max(psi.frequency for psi in in_irreps)
+        moments = group.irreps(highest + max(psi.frequency for psi in steerable.irreps))
+    values = steerable.sample()
+    out_starts, in_starts, y_starts = _starts(out_irreps), _starts(in_irreps), _starts(steerable.irreps)
+    d_out, d_in, d_y = out_starts[-1], in_starts[-1], y_starts[-1]
+    grams = [
+        values[start : start + psi.size] @ values[start : start + psi.size].T
+        for psi, start in zip(steerable.irreps, y_starts[:-1], strict=True)
+    ]
+    # First count, then fill one array: bases in 3D are large and must not exist twice.
+    counts = {
+        i: sum(len(slots(a, b, j, i)) for a in out_irreps for b in in_irreps for j in steerable.irreps) for i in moments
+    }
+    segments = tuple((i, counts[i]) for i in moments if counts[i])
+    matrix = np.zeros((sum(i.size * n for i, n in segments), d_out, d_in, d_y))
+    out_index = np.zeros(len(matrix), dtype=np.int64)
+    row = 0
+    for i, _ in segments:
+        for a, (psi_out, o) in enumerate(zip(out_irreps, out_starts[:-1], strict=True)):
+            for psi_in, c in zip(in_irreps, in_starts[:-1], strict=True):
+                for psi_y, y, gram in zip(steerable.irreps, y_starts[:-1], grams, strict=True):
+                    found = slots(psi_out, psi_in, psi_y, i)
+                    if not len(found):
+                        continue
+                    power = np.einsum("sabji,jk,sabki->s", found, gram, found, optimize=True)
+                    scale = np.sqrt(i.size * psi_out.size / power)
+                    block = (found * scale[:, None, None, None, None]).transpose(0, 4, 1, 2, 3)
+                    stop = row + len(found) * i.size
+                    matrix[row:stop, o : o + psi_out.size, c : c + psi_in.size, y : y + psi_y.size] = block.reshape(
+                        -1, psi_out.size, psi_in.size, psi_y.size
+                    )
+                    out_index[row:stop] = a
+                    row = stop
+    return SlotBasis(matrix, segments, out_index, values)
+
+
+def _starts(irreps: Sequence[Irrep]) -> list[int]:
+    return [0, *np.cumsum([psi.size for psi in irreps]).tolist()]
