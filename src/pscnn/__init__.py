@@ -1,0 +1,23 @@
+"""Steerable networks that learn how much symmetry to keep."""
+
+from __future__ import annotations
+
+from pscnn import groups, nn, testing
+from pscnn._equivariance import equivariance_error
+from pscnn._regularization import Regularization, likelihoods, regularization
+from pscnn.likelihood import Likelihood
+from pscnn.nn import FieldType
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FieldType",
+    "Likelihood",
+    "Regularization",
+    "equivariance_error",
+    "groups",
+    "likelihoods",
+    "nn",
+    "regularization",
+    "testing",
+]

@@ -1,0 +1,55 @@
+"""Fixed float64 arrays as buffers of a module: not in the state dict, exact in every dtype, shared between equals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pscnn._types import AnyArray
+
+_shared: WeakValueDictionary[tuple[int, torch.dtype, torch.device], Tensor] = WeakValueDictionary()
+
+
+class ConstantsModule(nn.Module):
+    """A module with fixed arrays.
+
+    The arrays are kept in float64 and every buffer is made from them anew when the module changes its dtype, so
+    ``module.double()`` is exact to float64 although the module was built in float32. Modules built from the same
+    (memoised) array share one tensor per device and dtype.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arrays: dict[str, AnyArray] = {}
+
+    def add_constant(self, name: str, array: AnyArray, like: Tensor) -> None:
+        """Register ``array`` as buffer ``name``; floating-point arrays take the dtype and device of ``like``."""
+        self._arrays[name] = array
+        self.register_buffer(name, _tensor(array, like), persistent=False)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> ConstantsModule:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, array in self._arrays.items():
+            moved = getattr(self, name)
+            if not moved.is_meta:
+                self._buffers[name] = _tensor(array, moved)
+        return self
+
+
+def _tensor(array: AnyArray, like: Tensor) -> Tensor:
+    if not np.issubdtype(array.dtype, np.floating):
+        return torch.as_tensor(array, device=like.device)
+    key = (id(array), like.dtype, like.device)
+    tensor = _shared.get(key)
+    if tensor is None:
+        tensor = torch.as_tensor(array, dtype=like.dtype, device=like.device)
+        if tensor.data_ptr() == array.ctypes.data:  # float64 on the CPU: do not lend the memoised array itself
+            tensor = tensor.clone()
+        tensor._source = array  # type: ignore[attr-defined]  # keeps the id from being reused while the tensor lives
+        _shared[key] = tensor
+    return tensor

@@ -1,0 +1,77 @@
+"""The two terms that keep learnt densities readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pscnn.likelihood import Likelihood
+
+LikelihoodOrName = Likelihood | str
+
+
+class Regularization(NamedTuple):
+    """Differentiable scalars.
+
+    Attributes:
+        alignment: Mean over the distinct densities of max λ − λ(e).
+        kl: Mean over pairs of consecutive densities of KL(λ_{n+1} ‖ λ_n).
+    """
+
+    alignment: Tensor
+    kl: Tensor
+
+
+def likelihoods(model: nn.Module) -> dict[str, Likelihood]:
+    """The distinct densities of a model in module order, each under the name of the first layer that has it."""
+    out: dict[str, Likelihood] = {}
+    for name, module in model.named_modules():  # yields each object once
+        if isinstance(module, Likelihood):
+            out[name.removesuffix(".likelihood") or name] = module
+    return out
+
+
+def regularization(
+    model: nn.Module, pairs: Iterable[tuple[LikelihoodOrName, LikelihoodOrName | None]] | None = None
+) -> Regularization:
+    """Alignment error and KL divergence of a model's densities (paper, Eqs. 13, 16 and Appendix E.3).
+
+    Args:
+        model: Any module with ``Likelihood`` objects in it; a shared one counts once.
+        pairs: Which KL(a ‖ b) to average, each side a ``Likelihood`` or the name of a layer; b = None is the uniform
+            density, and no gradient flows to b. By default all consecutive densities over one group, in module order.
+
+    Example:
+        >>> from pscnn.groups import SO2
+        >>> model = nn.ModuleList([Likelihood(SO2()), Likelihood(SO2())])
+        >>> terms = regularization(model)
+        >>> terms.alignment.item(), terms.kl.item()
+        (0.0, 0.0)
+    """
+    found = likelihoods(model)
+    ordered = list(found.values())
+    if pairs is None:
+        chosen: list[tuple[Likelihood, Likelihood | None]] = [
+            (later, earlier)
+            for earlier, later in pairwise(ordered)
+            if earlier.group == later.group and earlier.support == later.support
+        ]
+    else:
+        chosen = [(_find(a, found), None if b is None else _find(b, found)) for a, b in pairs]
+    parameter = next(model.parameters(), torch.zeros(()))
+    zero = torch.zeros((), device=parameter.device, dtype=parameter.dtype)
+    alignment = torch.stack([lam.alignment_error() for lam in ordered]).mean() if ordered else zero
+    kl = torch.stack([a.kl(b) for a, b in chosen]).mean() if chosen else zero
+    return Regularization(alignment, kl)
+
+
+def _find(which: LikelihoodOrName, found: dict[str, Likelihood]) -> Likelihood:
+    if isinstance(which, Likelihood):
+        return which
+    if which not in found:
+        raise ValueError(f"regularization: no density named {which!r}; the model has {', '.join(found) or 'none'}")
+    return found[which]

@@ -1,0 +1,293 @@
+"""How much of H is kept: a learnable probability density on the group.
+
+The density is λ(h) = exp(f(h)) / ∫ exp(f), where the logits f are a band-limited function given by Fourier coefficients
+(paper, Eqs. 9 and 11). Zero coefficients are the uniform density: full equivariance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pscnn._constants import ConstantsModule
+from pscnn._types import Array, ArrayLike
+from pscnn.groups import FunctionSpace, Group, Irrep, _decompose
+
+ALIGNMENT_SAMPLES = 100
+"""Extra points near the identity for the alignment error of continuous groups (paper, Appendix E.3)."""
+
+
+class Likelihood(ConstantsModule):
+    """A learnable density λ on a compact group H with respect to its normalised Haar measure.
+
+    Hand one object to several layers to let them share a density.
+
+    Args:
+        group: H.
+        bandlimit: L, the highest frequency of the logits and of the moments Λ_i that a layer uses. Finite groups have a
+            highest frequency of their own.
+        lowest: The lowest frequency of non-trivial irreps that may be broken; those below stay fully equivariant.
+        keep: A subgroup K to keep for certain: λ(kh) = λ(h), so layers are exactly K-equivariant whatever is learnt.
+        support: A subgroup outside of which the density is zero; λ is then a density on that subgroup.
+        initial: Logits to start from instead of zero (a prior): a function of elements (N, n, n) giving (N,), projected
+            onto the band-limit.
+        alignment: "soft" leaves the maximum free, to be drawn to the identity by the alignment error (paper, Eq. 13);
+            "construction" makes every coefficient matrix positive semi-definite, A·Aᵀ, which puts the maximum at the
+            identity whatever is learnt. It starts at A = 0.02·1, within one per cent of uniform, because A = 0 is a
+            saddle.
+        trainable: False freezes the density.
+
+    Example:
+        >>> from pscnn.groups import O2
+        >>> lam = Likelihood(O2(), bandlimit=2)
+        >>> lam.density(O2().sample(3, seed=0))
+        tensor([1., 1., 1.], grad_fn=<ExpBackward0>)
+        >>> round(lam.effective_size().item(), 6)
+        1.0
+    """
+
+    log_weights: Tensor
+    logit_matrix: Tensor
+    moment_matrix: Tensor
+    embedding: Tensor
+    psd_matrix: Tensor
+
+    def __init__(
+        self,
+        group: Group,
+        bandlimit: int = 2,
+        *,
+        lowest: int = 0,
+        keep: Group | None = None,
+        support: Group | None = None,
+        initial: Callable[[Array], ArrayLike] | None = None,
+        alignment: Literal["soft", "construction"] = "soft",
+        trainable: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(group, Group):
+            raise TypeError(f"Likelihood: group must be a group such as O2(), got {group!r}")
+        if isinstance(bandlimit, bool) or not isinstance(bandlimit, int) or bandlimit < 0:
+            raise ValueError(f"Likelihood: bandlimit must be a whole number of 0 or more, got {bandlimit!r}")
+        if not 0 <= lowest <= bandlimit:
+            raise ValueError(f"Likelihood: lowest must lie between 0 and the bandlimit {bandlimit}, got {lowest}")
+        if alignment not in ("soft", "construction"):
+            raise ValueError(f"Likelihood: alignment must be 'soft' or 'construction', got {alignment!r}")
+        if alignment == "construction" and (initial is not None or keep is not None):
+            raise ValueError("Likelihood: alignment='construction' cannot be combined with initial or keep")
+        self.group = group
+        self.bandlimit = bandlimit
+        self.alignment = alignment
+        self.support = None if support is None else group.as_subgroup(support)
+        self.keep = None if keep is None else group.as_subgroup(keep)
+        self.irreps: tuple[Irrep, ...] = tuple(
+            psi for psi in group.irreps(bandlimit) if psi.is_trivial or psi.frequency >= lowest
+        )
+        constants = _constants(group, self.irreps, self.keep, self.support, bandlimit)
+        like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+        for name in ("log_weights", "logit_matrix", "moment_matrix"):
+            self.add_constant(name, constants[name], like)
+        self._grid_size = len(constants["log_weights"])
+        self._sizes = [psi.size for psi in self.irreps if not psi.is_trivial]
+        if alignment == "construction":
+            self.add_constant("psd_matrix", _psd_projection(group, self.irreps), like)
+            start = np.concatenate([0.02 * np.eye(d).ravel() for d in self._sizes] + [np.empty(0)])
+        else:
+            embedding = constants["embedding"]
+            if self.keep is not None:
+                self.add_constant("embedding", embedding, like)
+            start = np.zeros(embedding.shape[1]) if initial is None else embedding.T @ self._project(initial)
+        self.coefficients = nn.Parameter(
+            torch.as_tensor(start, dtype=like.dtype, device=like.device), requires_grad=trainable
+        )
+
+    def _project(self, initial: Callable[[Array], ArrayLike]) -> Array:
+        """Fourier coefficients of given logits."""
+        nodes, weights = _grid(self.group, self.bandlimit)
+        logits = np.asarray(initial(nodes), dtype=np.float64)
+        if logits.shape != (len(nodes),) or not np.isfinite(logits).all():
+            raise ValueError(
+                f"Likelihood: initial must give one finite number per element, shape ({len(nodes)},), "
+                f"got shape {logits.shape}"
+            )
+        return _space(self.group, self.irreps)(nodes).T @ (weights * logits)
+
+    # -- the logits -----------------------------------------------------------------------------------------------
+
+    def logit_coefficients(self) -> Tensor:
+        """Fourier coefficients of the logits in the orthonormal basis of functions on H, without the constant."""
+        if self.alignment == "construction":
+            blocks = []
+            start = 0
+            for d in self._sizes:
+                a = self.coefficients[start : start + d * d].view(d, d)
+                blocks.append((a @ a.T).reshape(-1))
+                start += d * d
+            return self.psd_matrix @ torch.cat(blocks) if blocks else self.coefficients
+        return self.coefficients if self.keep is None else self.embedding @ self.coefficients
+
+    def _logits(self) -> Tensor:
+        """Logits at the nodes of the grid, then near the identity, the identity last."""
+        with torch.autocast(self.coefficients.device.type, enabled=False):
+            return (self.logit_matrix * self.logit_coefficients()).sum(1)  # not a matmul: never in TF32
+
+    def _log_partition(self, logits: Tensor) -> Tensor:
+        return torch.logsumexp(logits[: self._grid_size] + self.log_weights, 0)
+
+    # -- the density ----------------------------------------------------------------------------------------------
+
+    def log_density(self, elements: ArrayLike) -> Tensor:
+        """Log λ at elements of the group, shape (N,). Differentiable in the coefficients."""
+        elements = np.asarray(elements, dtype=np.float64)
+        matrix = torch.as_tensor(_space(self.group, self.irreps)(elements)).to(self.coefficients)
+        return matrix @ self.logit_coefficients() - self._log_partition(self._logits())
+
+    def density(self, elements: ArrayLike) -> Tensor:
+        """λ at elements of the group (N, n, n), shape (N,). With a ``support`` it is a density on that subgroup."""
+        return self.log_density(elements).exp()
+
+    def masses(self) -> Tensor:
+        """The probabilities w_n λ(g_n) of the grid's nodes, which sum to one."""
+        return torch.softmax(self._logits()[: self._grid_size] + self.log_weights, 0)
+
+    def grid(self) -> tuple[Array, Array]:
+        """Nodes and weights of the quadrature on which the density is normalised."""
+        return _grid(self.group if self.support is None else self.support, self.bandlimit)
+
+    def moment_list(self) -> list[Tensor]:
+        """Λ_i = ∫ λ(h) ψ_i(h) dh for each of ``self.irreps``, the trivial one first, each (d, d)."""
+        with torch.autocast(self.coefficients.device.type, enabled=False):
+            flat = _average(self.masses(), self.moment_matrix)
+        sizes = [psi.size for psi in self.irreps]
+        return [m.view(d, d) for m, d in zip(flat.split([d * d for d in sizes]), sizes, strict=True)]
+
+    def moments(self) -> dict[Irrep, Tensor]:
+        """{ψ_i: Λ_i} for all irreps within the band-limit."""
+        return dict(zip(self.irreps, self.moment_list(), strict=True))
+
+    # -- what the losses and reports need -------------------------------------------------------------------------
+
+    def alignment_error(self) -> Tensor:
+        """Max λ − λ(e) over the grid and points near the identity: zero when the maximum is there (Eq. 13)."""
+        logits = self._logits()
+        density = torch.exp(logits - self._log_partition(logits))
+        return density.max() - density[-1]
+
+    def kl(self, reference: Likelihood | None = None, form: Literal["fourier", "grid"] = "fourier") -> Tensor:
+        """KL(λ ‖ reference), with no gradient to the reference; None stands for the uniform density.
+
+        Args:
+            reference: Another density on the same group.
+            form: "fourier" is the paper's Eq. (16), λ̂ᵀ(f̂ − f̂_ref) − log Z + log Z_ref; "grid" sums λ log(λ/λ_ref) over
+                the nodes. They are the same number.
+        """
+        if reference is not None and (reference.group != self.group or reference.support != self.support):
+            raise ValueError(f"kl: both densities must be on one group, got {_where(self)} and {_where(reference)}")
+        logits = self._logits()
+        log_z, masses = self._log_partition(logits), self.masses()
+        if reference is None:
+            other_matrix, other = self.logit_matrix[: self._grid_size, :0], self.coefficients.new_zeros(0)
+            other_log_z = torch.zeros_like(log_z)
+        else:
+            other = reference.logit_coefficients().detach()
+            other_log_z = reference._log_partition(reference._logits()).detach()
+            other_matrix = self.logit_matrix[: self._grid_size]
+            if reference.irreps != self.irreps:
+                other_matrix = torch.as_tensor(_space(self.group, reference.irreps)(self.grid()[0])).to(logits)
+        if form == "grid":
+            return (masses * ((logits[: self._grid_size] - log_z) - (other_matrix @ other - other_log_z))).sum()
+        if form != "fourier":
+            raise ValueError(f"kl: form must be 'fourier' or 'grid', got {form!r}")
+        own = _average(masses, self.logit_matrix[: self._grid_size]) @ self.logit_coefficients()
+        return own - log_z - _average(masses, other_matrix) @ other + other_log_z
+
+    def entropy(self) -> Tensor:
+        """−∫ λ log λ: zero for the uniform density, negative otherwise."""
+        return -self.kl(None)
+
+    def effective_size(self) -> Tensor:
+        """exp(entropy): the share of H over which the density spreads, 1 for all of it."""
+        return self.entropy().exp()
+
+    def extra_repr(self) -> str:
+        """What is shown between the brackets of the module's repr."""
+        parts = [self.group.name, f"bandlimit={self.bandlimit}"]
+        parts += [f"{k}={v.name}" for k, v in (("keep", self.keep), ("support", self.support)) if v is not None]
+        parts += ["alignment by construction"] * (self.alignment == "construction")
+        parts += ["frozen"] * (not self.coefficients.requires_grad)
+        return ", ".join(parts)
+
+
+def _average(masses: Tensor, values: Tensor) -> Tensor:
+    """Σ_n m_n v_n over thousands of nodes, by torch's pairwise sum: a matmul loses three digits in float32."""
+    return (masses[:, None] * values).sum(0)
+
+
+def _where(likelihood: Likelihood) -> str:
+    return likelihood.group.name + ("" if likelihood.support is None else f" (on {likelihood.support.name})")
+
+
+@cache
+def _grid(group: Group, bandlimit: int) -> tuple[Array, Array]:
+    """The quadrature of the density. It resolves peaks far sharper than the band-limit of the logits."""
+    return group.quadrature(max(64 * bandlimit, 128) - 1 if group.dimension == 2 else max(12 * bandlimit, 24))
+
+
+def _space(group: Group, irreps: tuple[Irrep, ...]) -> Callable[[ArrayLike], Array]:
+    """Values of the orthonormal basis functions belonging to the non-trivial ones of ``irreps``."""
+    space = FunctionSpace(group, max(psi.frequency for psi in irreps))
+    keep = np.concatenate([np.full(psi.size, psi in irreps and not psi.is_trivial) for psi in space.irreps])
+    return lambda elements: space.sample(elements)[:, keep]
+
+
+def _coefficient_irreps(group: Group, irreps: tuple[Irrep, ...]) -> list[Irrep]:
+    space = FunctionSpace(group, max(psi.frequency for psi in irreps))
+    return [psi for psi in space.irreps if psi in irreps and not psi.is_trivial]
+
+
+@cache
+def _constants(
+    group: Group, irreps: tuple[Irrep, ...], keep: Group | None, support: Group | None, bandlimit: int
+) -> dict[str, Array]:
+    base = group if support is None else support
+    nodes, weights = _grid(base, bandlimit)
+    near = base.near_identity(ALIGNMENT_SAMPLES, seed=0)
+    elements = np.concatenate([nodes, near, group.identity[None]])
+    moments = np.concatenate([psi.matrices(nodes).reshape(len(nodes), -1) for psi in irreps], axis=1)
+    blocks = []
+    for psi in _coefficient_irreps(group, irreps):
+        if keep is None:
+            blocks.append(np.eye(psi.size))
+        else:  # λ(kh) = λ(h) asks for coefficient vectors that K fixes
+            members, member_weights = keep.quadrature(psi.frequency)
+            projector = np.einsum("nab,n->ab", psi.matrices(members), member_weights)
+            rank = round(float(np.trace(projector)))
+            blocks.append(_decompose.pick(projector, rank, np.ones((1, 1, 1)), psi.size)[:, :, 0].T)
+    embedding = np.zeros((sum(len(b) for b in blocks), sum(b.shape[1] for b in blocks)))
+    row = column = 0
+    for block in blocks:
+        embedding[row : row + len(block), column : column + block.shape[1]] = block
+        row, column = row + len(block), column + block.shape[1]
+    return {
+        "log_weights": np.log(weights),
+        "logit_matrix": _space(group, irreps)(elements),
+        "moment_matrix": moments,
+        "embedding": embedding,
+    }
+
+
+@cache
+def _psd_projection(group: Group, irreps: tuple[Irrep, ...]) -> Array:
+    """The linear map from stacked matrices S_i to the coefficients of Σ_i Tr(S_i ψ_i(h))."""
+    degree = 2 * max(psi.frequency for psi in irreps)
+    nodes, weights = group.quadrature(degree)
+    values = [psi.matrices(nodes).transpose(0, 2, 1).reshape(len(nodes), -1) for psi in irreps if not psi.is_trivial]
+    functions = np.concatenate(values, axis=1) if values else np.empty((len(nodes), 0))
+    return (_space(group, irreps)(nodes) * weights[:, None]).T @ functions

@@ -1,0 +1,32 @@
+"""Layers: tensors in, tensors out; the types live on the modules, which fit into ``torch.nn.Sequential``."""
+
+from __future__ import annotations
+
+from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._conv import Conv2d, Conv3d, Linear
+from pscnn.nn._export import export
+from pscnn.nn._field_type import FieldType
+from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
+from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
+from pscnn.nn._restriction import Restriction
+from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
+from pscnn.nn._steerable import SteerableMap
+
+__all__ = [
+    "AvgPoolAntialiased",
+    "BatchNorm",
+    "Conv2d",
+    "Conv3d",
+    "DiskMask",
+    "FieldDropout",
+    "FieldType",
+    "FourierPointwise",
+    "GatedNonlinearity",
+    "Linear",
+    "NormNonlinearity",
+    "QuotientFourierPointwise",
+    "Restriction",
+    "SteerableMap",
+    "Upsample",
+    "export",
+]

@@ -1,0 +1,191 @@
+"""Steerable convolutions and linear layers, fully or partially equivariant."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pscnn.likelihood import Likelihood
+from pscnn.nn._check import check_input
+from pscnn.nn._field_type import FieldType
+from pscnn.nn._steerable import SteerableMap
+
+PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
+
+
+class _Conv(SteerableMap):
+    dimension: int
+
+    def __init__(
+        self,
+        in_type: FieldType,
+        out_type: FieldType,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int | Literal["same", "valid"] = 0,
+        dilation: int = 1,
+        bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
+        likelihood: Likelihood | None = None,
+        gain: float = 1.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        name = type(self).__name__
+        if isinstance(in_type, FieldType) and in_type.group.dimension != self.dimension:
+            hint = "; use group.about(axis) for a plane group in space" if self.dimension == 3 else ""
+            raise ValueError(
+                f"{name}: needs a group that acts on R^{self.dimension}, "
+                f"{in_type.group.name} acts on R^{in_type.group.dimension}{hint}"
+            )
+        if kernel_size is None:
+            raise ValueError(f"{name}: kernel_size must be an odd number such as 3 or 5, got None")
+        super().__init__(in_type, out_type, kernel_size, likelihood, bias, gain, device, dtype)
+        if padding == "same":
+            if stride != 1:
+                raise ValueError(f"{name}: padding='same' needs stride 1, got {stride}")
+            padding = dilation * (kernel_size // 2)
+        elif padding == "valid":
+            padding = 0
+        if not isinstance(padding, int) or padding < 0:
+            raise ValueError(f"{name}: padding must be 0 or more, 'same' or 'valid', got {padding!r}")
+        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
+            raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
+        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        self.padding_mode = padding_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input(type(self).__name__, x, self.in_type.size, self.dimension)
+        kernel, bias = self._kernel_and_bias()
+        padding = self.padding
+        if padding and self.padding_mode != "zeros":
+            x = F.pad(x, (padding, padding) * self.dimension, mode=self.padding_mode)
+            padding = 0
+        convolve = F.conv2d if self.dimension == 2 else F.conv3d
+        return convolve(x, kernel, bias, self.stride, padding, self.dilation)
+
+    def plain(self) -> nn.Module:
+        """The same map as a ``torch.nn`` convolution with a fixed kernel."""
+        cls = nn.Conv2d if self.dimension == 2 else nn.Conv3d
+        out = cls(
+            self.in_type.size,
+            self.out_type.size,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            bias=self.bias is not None,
+            padding_mode=self.padding_mode,
+            device=self.weight.device,
+            dtype=self.weight.dtype,
+        )
+        return _fill(out, self)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{super().extra_repr()}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+            + (f", dilation={self.dilation}" if self.dilation != 1 else "")
+        )
+
+
+class Conv2d(_Conv):
+    """A steerable convolution of images.
+
+    y(x) = ∫ K(z) f(x + z) dz + b with K(x) = Σ_slots B_slot(x) (Λ_i w_slot) (paper, Eq. 14). For the uniform density,
+    or ``likelihood=None``, K satisfies K(hx) = ρ_out(h) K(x) ρ_in(h)ᵀ and the layer is equivariant; the bias exists on
+    trivial irreps only.
+
+    Args:
+        in_type: Type of the input.
+        out_type: Type of the output, over the same group.
+        kernel_size: Odd.
+        stride: As in ``torch.nn.Conv2d``. Equivariance at stride s needs (size + 2·padding − extent) divisible by s.
+        padding: A number, "same" or "valid".
+        dilation: Spacing of the kernel's points.
+        bias: Whether to learn a bias.
+        padding_mode: "zeros", "reflect", "replicate" or "circular".
+        likelihood: The density of elements to average over; None for full equivariance without one.
+        gain: The weights start such that the variance of the signal is multiplied by gain².
+
+    Shape:
+        (B, in_type.size, H, W) → (B, out_type.size, H', W').
+
+    Example:
+        >>> import torch
+        >>> from pscnn import FieldType, Likelihood, nn
+        >>> from pscnn.groups import O2
+        >>> H = O2()
+        >>> gray, feats = FieldType(H, [H.trivial]), FieldType(H, 8 * [H.irrep(0, 0), H.irrep(1, 1)])
+        >>> conv = nn.Conv2d(gray, feats, kernel_size=5, padding=2, likelihood=Likelihood(H, bandlimit=2))
+        >>> conv(torch.randn(4, 1, 33, 33)).shape
+        torch.Size([4, 24, 33, 33])
+        >>> conv.kernel().shape
+        torch.Size([24, 1, 5, 5])
+    """
+
+    dimension = 2
+
+
+class Conv3d(_Conv):
+    """A steerable convolution of volumes; see ``Conv2d``.
+
+    Shape:
+        (B, in_type.size, D, H, W) → (B, out_type.size, D', H', W').
+    """
+
+    dimension = 3
+
+
+class Linear(SteerableMap):
+    """A linear map between field types: the convolution on a single point (paper, Appendix E.2).
+
+    Args:
+        in_type: Type of the input.
+        out_type: Type of the output, over the same group.
+        bias: Whether to learn a bias, on trivial irreps only.
+        likelihood: The density of elements to average over; None for full equivariance without one.
+        gain: The weights start such that the variance of the signal is multiplied by gain².
+
+    Shape:
+        (B, in_type.size) → (B, out_type.size).
+    """
+
+    def __init__(
+        self,
+        in_type: FieldType,
+        out_type: FieldType,
+        bias: bool = True,
+        likelihood: Likelihood | None = None,
+        gain: float = 1.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_type, out_type, None, likelihood, bias, gain, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input("Linear", x, self.in_type.size, 0)
+        return F.linear(x, *self._kernel_and_bias())
+
+    def plain(self) -> nn.Module:
+        """The same map as a ``torch.nn.Linear``."""
+        out = nn.Linear(
+            self.in_type.size,
+            self.out_type.size,
+            bias=self.bias is not None,
+            device=self.weight.device,
+            dtype=self.weight.dtype,
+        )
+        return _fill(out, self)
+
+
+def _fill(plain: nn.Conv2d | nn.Conv3d | nn.Linear, layer: SteerableMap) -> nn.Module:
+    with torch.no_grad():
+        plain.weight.copy_(layer.kernel())
+        if plain.bias is not None:
+            bias = layer.full_bias()
+            assert bias is not None
+            plain.bias.copy_(bias)
+    return plain.train(layer.training)

@@ -1,0 +1,68 @@
+"""Plain torch networks without pscnn."""
+
+from __future__ import annotations
+
+import copy
+
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._conv import Linear, _Conv
+
+
+class _Normalise(nn.Module):
+    """Batch normalisation in eval mode for any number of axes; only ever seen as its trace."""
+
+    mean: Tensor
+    var: Tensor
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, layer: BatchNorm) -> None:
+        super().__init__()
+        for name, value in zip(("mean", "var", "scale", "shift"), layer.channel_statistics(), strict=True):
+            self.register_buffer(name, value.detach().clone())
+        self.eps = layer.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.batch_norm(x, self.mean, self.var, self.scale, self.shift, False, 0.0, self.eps)
+
+
+def export(model: nn.Module) -> nn.Module:
+    """A copy of the model in eval mode with the same outputs, made of plain torch parts.
+
+    Convolutions and linear layers become ``torch.nn`` ones with their kernels expanded; other pscnn layers become
+    ``torch.fx`` graphs of torch functions. A model whose own class is not from pscnn keeps it. The result can be saved
+    with ``torch.save`` and loaded where pscnn is not installed.
+
+    Args:
+        model: Any module with pscnn layers in it, or one such layer.
+    """
+    return _plain(model, {})
+
+
+def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
+    if id(module) in done:
+        return done[id(module)]
+    if isinstance(module, (_Conv, Linear)):
+        out = module.plain()
+    elif isinstance(module, BatchNorm):
+        out = _trace(_Normalise(module))
+    else:
+        out = copy.copy(module)
+        out._modules = {name: None if child is None else _plain(child, done) for name, child in module._modules.items()}
+        out._parameters = {name: copy.deepcopy(p) for name, p in module._parameters.items()}
+        out._buffers = {name: None if b is None else b.clone() for name, b in module._buffers.items()}
+        if type(module).__module__.split(".")[0] == "pscnn":
+            out = _trace(out.eval())
+    done[id(module)] = out
+    return out.eval()
+
+
+def _trace(module: nn.Module) -> nn.Module:
+    out = fx.symbolic_trace(module)
+    for node in out.graph.nodes:
+        node.type = None  # annotations are strings here, which fx cannot write out again
+    out.recompile()
+    return out

@@ -1,0 +1,130 @@
+"""Pointwise nonlinearities on functions over H or a quotient of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pscnn._constants import ConstantsModule
+from pscnn._types import Array
+from pscnn.groups import FunctionSpace, Representation
+from pscnn.nn._check import check_input, check_types
+from pscnn.nn._field_type import FieldType
+from pscnn.nn._gain import fixed_point_gain
+
+
+class FourierPointwise(ConstantsModule):
+    """y = FT γ(IFT x): sample the function that a field encodes, apply γ at each sample, transform back.
+
+    Exactly equivariant for finite groups; for continuous ones up to the aliasing of γ, which falls with ``degree``, and
+    exactly at elements that map the samples to themselves: for groups of the plane the samples are closed under D(4),
+    so right angles and mirrors along the axes are exact (paper, Appendix E.1).
+
+    Args:
+        in_type: Copies of ``H.functions(L)``, or of ``H.regular`` for finite groups. The output has the same type.
+        function: γ, ELU by default.
+        degree: The quadrature of the samples is exact to this frequency; 4L by default.
+
+    Shape:
+        (B, in_type.size, …) → the same.
+
+    Example:
+        >>> from pscnn.groups import SO2
+        >>> H = SO2()
+        >>> FourierPointwise(FieldType(H, 4 * [H.functions(2)])).samples
+        12
+    """
+
+    to_samples: Tensor
+    to_coefficients: Tensor
+    _quotient = False
+
+    def __init__(
+        self,
+        in_type: FieldType,
+        function: Callable[[Tensor], Tensor] = F.elu,
+        degree: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        check_types(name, in_type)
+        rho = in_type.representations[0]
+        if any(other != rho for other in in_type.representations):
+            raise ValueError(f"{name}: all fields must be equal, got {in_type}")
+        fits = (
+            (rho.subgroup is not None) == self._quotient
+            if isinstance(rho, FunctionSpace)
+            else _is_permuted(rho) and not self._quotient
+        )
+        if not fits:
+            wanted = "H.functions(L, K)" if self._quotient else "H.functions(L), or H.regular for finite groups"
+            raise ValueError(f"{name}: fields must be {wanted}, got {rho.name}")
+        lowest = 2 * rho.frequency
+        degree = 2 * lowest if degree is None else degree
+        if degree < lowest:
+            raise ValueError(f"{name}: degree must be {lowest} or more to transform back exactly, got {degree}")
+        self.in_type = self.out_type = in_type
+        self.function = function
+        self._size = rho.size
+        if isinstance(rho, FunctionSpace):
+            to_samples, to_coefficients = _transforms(rho, degree)
+            like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+            self.add_constant("to_samples", to_samples, like)
+            self.add_constant("to_coefficients", to_coefficients, like)
+            self.samples = len(to_samples)
+        else:
+            self.samples = self._size  # one channel per element (or coset) already
+
+    @property
+    def gain(self) -> float:
+        """The gain before this layer that keeps the variance of a signal through it."""
+        return fixed_point_gain(self, self.in_type.size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input(type(self).__name__, x, self.in_type.size, None)
+        if "to_samples" not in self._arrays:
+            return self.function(x)
+        x = x.unflatten(1, (-1, self._size))
+        values = self.function(torch.einsum("sd,bnd...->bns...", self.to_samples.to(x.dtype), x))
+        return torch.einsum("ds,bns...->bnd...", self.to_coefficients.to(x.dtype), values).flatten(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_type}, {self.samples} samples"
+
+
+class QuotientFourierPointwise(FourierPointwise):
+    """``FourierPointwise`` for functions on a quotient H/K, for instance the sphere SO(3)/SO(2).
+
+    On the sphere the samples are closed under the symmetries of the cube, at which the layer is exactly equivariant.
+
+    Args:
+        in_type: Copies of ``H.functions(L, K)``.
+        function: γ, ELU by default.
+        degree: The quadrature of the samples is exact to this frequency; 4L by default.
+    """
+
+    _quotient = True
+
+
+@cache
+def _transforms(space: FunctionSpace, degree: int) -> tuple[Array, Array]:
+    """Sampling matrix, scaled such that coefficients of variance 1 give values of variance 1, and its left inverse."""
+    elements, weights = space.quadrature(degree)
+    matrix = space.sample(elements)
+    scale = np.sqrt(space.size)
+    return matrix / scale, (matrix * weights[:, None]).T * scale
+
+
+def _is_permuted(rho: Representation) -> bool:
+    """Whether every element permutes the channels, so that any pointwise function commutes with it."""
+    if rho.group.order is None:
+        return False
+    values = rho(rho.group.quadrature(0)[0])
+    return bool(np.all((np.abs(values) < 1e-9) | (np.abs(values - 1) < 1e-9)))

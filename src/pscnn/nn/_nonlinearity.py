@@ -1,0 +1,139 @@
+"""Nonlinearities that commute with H on irrep fields: gates and norms."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pscnn._constants import ConstantsModule
+from pscnn.groups import Representation, direct_sum
+from pscnn.nn._check import check_input, check_types
+from pscnn.nn._field_type import FieldType
+from pscnn.nn._gain import fixed_point_gain
+
+
+def _period(fields: FieldType) -> tuple[int, tuple[Representation, ...]]:
+    """The list of fields as (copies, the fields of one copy), in the order of the channels."""
+    copies = fields.layout.copies if fields.layout.order is None else 1
+    return copies, fields.representations[: len(fields.representations) // copies]
+
+
+def _check_irrep_basis(layer: str, fields: FieldType) -> None:
+    for rho in fields.representations:
+        if rho.change_of_basis is not None:
+            raise ValueError(
+                f"{layer}: fields must be sums of irreps, but {rho.name} has a change of basis; "
+                "use FourierPointwise for regular fields"
+            )
+
+
+class GatedNonlinearity(ConstantsModule):
+    """Scales each irrep ψ by a gate, y = σ(s) x, where s is a scalar field of its own (paper, Appendix E.1).
+
+    Every input field is [one gate per irrep] ⊕ [irreps]; the gates are used up. Gates are trivial irreps, so the
+    convolution and normalisation before this layer give each its own bias.
+
+    Args:
+        out_type: The fields after the gate, sums of irreps. ``in_type`` follows from it.
+
+    Shape:
+        (B, in_type.size, …) → (B, out_type.size, …).
+
+    Example:
+        >>> from pscnn.groups import O2
+        >>> H = O2()
+        >>> gate = GatedNonlinearity(FieldType(H, 4 * [H.irrep(0, 0) + H.irrep(1, 1)]))
+        >>> gate.in_type.size, gate.out_type.size
+        (20, 12)
+    """
+
+    gates: Tensor
+    features: Tensor
+    which: Tensor
+
+    def __init__(self, out_type: FieldType) -> None:
+        super().__init__()
+        check_types("GatedNonlinearity", out_type)
+        _check_irrep_basis("GatedNonlinearity", out_type)
+        trivial = out_type.group.trivial
+        gated = {rho: direct_sum([trivial] * len(rho.irreps) + [rho]) for rho in set(out_type.representations)}
+        self.out_type = out_type
+        self.in_type = FieldType(out_type.group, [gated[rho] for rho in out_type.representations])
+        self._copies, fields = _period(out_type)
+        gates: list[int] = []
+        features: list[int] = []
+        which: list[int] = []
+        start = 0
+        for rho in fields:
+            count = len(rho.irreps)
+            which += [len(gates) + k for k, psi in enumerate(rho.irreps) for _ in range(psi.size)]
+            gates += range(start, start + count)
+            features += range(start + count, start + count + rho.size)
+            start += count + rho.size
+        like = torch.empty(0)
+        self._single = len(fields) == 1  # then gates and features are contiguous
+        self._gates = len(gates)
+        self.add_constant("gates", np.array(gates), like)
+        self.add_constant("features", np.array(features), like)
+        self.add_constant("which", np.array(which), like)
+
+    @property
+    def gain(self) -> float:
+        """The gain before this layer that keeps the variance of a signal through it."""
+        return fixed_point_gain(self, self.in_type.size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input("GatedNonlinearity", x, self.in_type.size, None)
+        x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
+        if self._single:
+            gates, features = x[:, :, : self._gates], x[:, :, self._gates :]
+        else:
+            gates, features = x.index_select(2, self.gates), x.index_select(2, self.features)
+        return (features * gates.sigmoid().index_select(2, self.which)).flatten(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_type} → {self.out_type}"
+
+
+class NormNonlinearity(ConstantsModule):
+    """Shrinks the norm of each irrep, y = x · max(|x| − b, 0) / |x|, with a learnt threshold b per irrep.
+
+    Args:
+        in_type: The fields, sums of irreps; the output has the same type.
+
+    Shape:
+        (B, in_type.size, …) → the same.
+    """
+
+    which: Tensor
+    blocks: Tensor
+
+    def __init__(
+        self, in_type: FieldType, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        check_types("NormNonlinearity", in_type)
+        _check_irrep_basis("NormNonlinearity", in_type)
+        self.in_type = self.out_type = in_type
+        self._copies, fields = _period(in_type)
+        sizes = [psi.size for rho in fields for psi in rho.irreps]
+        which = np.repeat(np.arange(len(sizes)), sizes)
+        self.threshold = nn.Parameter(torch.full((self._copies, len(sizes)), 0.25, device=device, dtype=dtype))
+        self.add_constant("which", which, self.threshold)
+        self.add_constant("blocks", np.eye(len(sizes))[:, which], self.threshold)
+
+    @property
+    def gain(self) -> float:
+        """The gain before this layer that keeps the variance of a signal through it."""
+        return fixed_point_gain(self, self.in_type.size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input("NormNonlinearity", x, self.in_type.size, None)
+        fields = x.reshape(x.shape[0], self._copies, self.in_type.size // self._copies, -1)
+        norm = torch.einsum("id,bndx->bnix", self.blocks.to(x.dtype), fields.square()).clamp_min(1e-12).sqrt()
+        scale = ((norm - self.threshold[None, :, :, None]).relu() / norm).index_select(2, self.which)
+        return (fields * scale.to(x.dtype)).reshape(x.shape)
+
+    def extra_repr(self) -> str:
+        return str(self.in_type)

@@ -1,0 +1,66 @@
+"""From a group to a subgroup."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pscnn._constants import ConstantsModule
+from pscnn.groups import Group, direct_sum
+from pscnn.nn._check import check_input, check_types
+from pscnn.nn._field_type import FieldType
+
+
+class Restriction(ConstantsModule):
+    """Forgets part of the group: the same features, seen as fields of a subgroup, with the irreps split.
+
+    Each field ρ = Q (⊕ ψ) Qᵀ of the subgroup becomes Qᵀ x, a plain sum of irreps, so any layer can follow.
+
+    Args:
+        in_type: Fields over H.
+        subgroup: K ≤ H. Plane groups are subgroups of SO(3) and O(3) about the z axis.
+
+    Shape:
+        (B, C, …) → the same.
+
+    Example:
+        >>> from pscnn.groups import O2, C
+        >>> H = O2()
+        >>> Restriction(FieldType(H, [H.irrep(1, 2)]), C(1)).out_type
+        FieldType(C(1): 1×ψ0⊕ψ0; 2 channels)
+    """
+
+    basis: Tensor
+
+    def __init__(
+        self,
+        in_type: FieldType,
+        subgroup: Group,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_types("Restriction", in_type)
+        subgroup = in_type.group.as_subgroup(subgroup)
+        found = in_type.layout
+        restricted = {rho: rho.restrict(subgroup) for rho in set(in_type.representations)}
+        self.in_type = in_type
+        split = {rho: direct_sum(list(k.irreps)) for rho, k in restricted.items()}
+        self.out_type = FieldType(subgroup, [split[rho] for rho in in_type.representations])
+        self._copies = found.copies if found.order is None else 1
+        period = in_type.representations[: len(in_type.representations) // self._copies]
+        basis = direct_sum([restricted[rho] for rho in period]).change_of_basis
+        if basis is not None:
+            like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+            self.add_constant("basis", np.ascontiguousarray(basis.T), like)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input("Restriction", x, self.in_type.size, None)
+        if "basis" not in self._arrays:
+            return x
+        x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
+        return torch.einsum("ij,bnj...->bni...", self.basis.to(x.dtype), x).flatten(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_type} → {self.out_type}"

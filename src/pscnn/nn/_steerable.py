@@ -1,0 +1,312 @@
+"""The expansion of weights into a kernel: what convolutions and linear layers share."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pscnn._constants import ConstantsModule
+from pscnn._types import Array, IntArray
+from pscnn.groups import DirectSum, Irrep
+from pscnn.kernels import SlotBasis, SteerableBasis, slot_basis, slots
+from pscnn.likelihood import Likelihood
+from pscnn.nn._check import check_types
+from pscnn.nn._field_type import FieldType
+
+DENSE_LIMIT = 2**22
+"""Largest number of entries of a basis that is expanded in one product; larger ones go pair by pair of irreps."""
+
+
+class _Tile(NamedTuple):
+    """A block of the kernel: ``out_copies`` × ``in_copies`` repetitions of one slot basis."""
+
+    out_copies: int
+    in_copies: int
+    d_out: int
+    d_in: int
+    weights: int
+    segments: tuple[tuple[int, int, int], ...]  # (index of the irrep i among the moments, its size, its slots)
+
+
+class SteerableMap(ConstantsModule):
+    """A map between field types whose kernel is K(x) = Σ_slots B_slot(x) · (Λ_i · w_slot).
+
+    The basis B is constant. Λ_i are the moments of the likelihood, or absent: then only the slots with trivial i exist
+    and the map is fully equivariant.
+    """
+
+    harmonics: Tensor
+    out_sorted: Tensor
+    in_sorted: Tensor
+    out_order: Tensor
+    in_order: Tensor
+    out_basis: Tensor
+    in_basis: Tensor
+    bias_basis: Tensor
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_type: FieldType,
+        out_type: FieldType,
+        kernel_size: int | None,
+        likelihood: Likelihood | None,
+        bias: bool,
+        gain: float,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        check_types(name, in_type, out_type)
+        if likelihood is not None and not isinstance(likelihood, Likelihood):
+            raise TypeError(f"{name}: likelihood must be a pscnn.Likelihood or None, got {likelihood!r}")
+        if likelihood is not None and likelihood.group != in_type.group:
+            raise ValueError(
+                f"{name}: the likelihood is over {likelihood.group.name}, the fields over {in_type.group.name}; "
+                "both must be over one group"
+            )
+        self.in_type, self.out_type = in_type, out_type
+        self.likelihood = likelihood
+        self.gain = gain
+        like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+        steerable = SteerableBasis(in_type.group, kernel_size)
+        moments = (in_type.group.trivial,) if likelihood is None else likelihood.irreps
+        self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
+        self._build(steerable, moments, like)
+        self.weight = nn.Parameter(torch.empty(len(self._std), dtype=like.dtype, device=like.device))
+        self._build_bias(bias, like)
+        self._cache: tuple[Any, Tensor, Tensor | None] | None = None
+        self.reset_parameters()
+
+    # -- construction ---------------------------------------------------------------------------------------------
+
+    def _build(self, steerable: SteerableBasis, moments: tuple[Irrep, ...], like: Tensor) -> None:
+        out, inn = self.out_type.layout, self.in_type.layout
+        positions = {psi: k for k, psi in enumerate(moments)}
+
+        def tile(n: int, m: int, d_out: int, d_in: int, basis: SlotBasis) -> _Tile:
+            segments = tuple((positions[psi], psi.size, count) for psi, count in basis.segments)
+            return _Tile(n, m, d_out, d_in, len(basis.matrix), segments)
+
+        self.add_constant("harmonics", steerable.sample(), like)
+        self._dense = _entries(out.composite, inn.composite, steerable, moments) <= DENSE_LIMIT
+        if self._dense:
+            matrix, basis = _dense_basis(out.composite, inn.composite, steerable, moments)
+            self.add_constant("basis0", matrix, like)
+            self._tiles = [[tile(out.copies, inn.copies, out.composite.size, inn.composite.size, basis)]]
+            std = _standard_deviations([[basis]], [inn.copies])
+        else:
+            out_kinds, in_kinds = _kinds(out.composite), _kinds(inn.composite)
+            bases = [[slot_basis((a,), (b,), steerable, moments) for b in in_kinds] for a in out_kinds]
+            self._tiles = [
+                [
+                    tile(out.copies * n, inn.copies * m, a.size, b.size, bases[i][j])
+                    for j, (b, m) in enumerate(in_kinds.items())
+                ]
+                for i, (a, n) in enumerate(out_kinds.items())
+            ]
+            std = _standard_deviations(bases, [inn.copies * m for m in in_kinds.values()])
+            for k, basis in enumerate(b for row in bases for b in row):
+                self.add_constant(f"basis{k}", basis.flat, like)
+            self.add_constant("out_sorted", _sorted_channels(out.composite, out.copies), like)
+            self.add_constant("in_sorted", _sorted_channels(inn.composite, inn.copies), like)
+            for side, composite in (("out", out.composite), ("in", inn.composite)):
+                if composite.change_of_basis is not None:
+                    self.add_constant(f"{side}_basis", composite.change_of_basis, like)
+        for side, found in (("out", out), ("in", inn)):
+            if found.order is not None:
+                self.add_constant(f"{side}_order", found.order, like)
+        # One standard deviation per weight, in the order of the parameter: tile by tile, copies before slots.
+        tiles = [t for row in self._tiles for t in row]
+        self._std = np.concatenate([np.tile(s, t.out_copies * t.in_copies) for s, t in zip(std, tiles, strict=True)])
+
+    def _build_bias(self, bias: bool, like: Tensor) -> None:
+        out = self.out_type.layout
+        trivial = _trivial_rows(out.composite)
+        if bias and len(trivial):
+            self.add_constant("bias_basis", trivial, like)
+            self.bias = nn.Parameter(torch.empty(out.copies, len(trivial), dtype=like.dtype, device=like.device))
+        else:
+            self.register_parameter("bias", None)
+
+    def reset_parameters(self) -> None:
+        """Gaussian weights that keep the variance of the signal (times gain²) under the uniform density; zero bias."""
+        with torch.no_grad():
+            self.weight.normal_().mul_(self.gain * torch.as_tensor(self._std).to(self.weight))
+            if self.bias is not None:
+                self.bias.zero_()
+
+    # -- expansion ------------------------------------------------------------------------------------------------
+
+    def kernel(self) -> Tensor:
+        """The kernel, shape (C_out, C_in, k, k[, k]) or (C_out, C_in); differentiable in weights and logits."""
+        with torch.autocast(self.weight.device.type, enabled=False):
+            moments = None if self.likelihood is None else self.likelihood.moment_list()
+            return self.expand(moments)
+
+    def expand(self, moments: list[Tensor] | None) -> Tensor:
+        """The kernel for given matrices Λ_i in place of the likelihood's; None stands for the identity."""
+        rows, start, k = [], 0, 0
+        for tiles in self._tiles:
+            row = []
+            for tile in tiles:
+                copies = tile.out_copies * tile.in_copies
+                weight = self.weight[start : start + copies * tile.weights].view(copies, tile.weights)
+                start += copies * tile.weights
+                if moments is not None and tile.segments:
+                    weight = _multiply(weight, tile.segments, moments)
+                block = weight @ getattr(self, f"basis{k}")
+                k += 1
+                block = block.view(tile.out_copies, tile.in_copies, tile.d_out, tile.d_in, len(self.harmonics))
+                block = block.transpose(1, 2)
+                row.append(block.reshape(tile.out_copies * tile.d_out, tile.in_copies * tile.d_in, -1))
+            rows.append(torch.cat(row, 1) if len(row) > 1 else row[0])
+        out = torch.cat(rows) if len(rows) > 1 else rows[0]
+        if not self._dense:
+            out = self._unsort(out)
+        out = out @ self.harmonics
+        if "out_order" in self._arrays:
+            out = out.index_select(0, self.out_order)
+        if "in_order" in self._arrays:
+            out = out.index_select(1, self.in_order)
+        return out.reshape(self.out_type.size, self.in_type.size, *self._spatial)
+
+    def _unsort(self, out: Tensor) -> Tensor:
+        """From channels sorted by irrep to the order and basis of the composites."""
+        out = out.index_select(0, self.out_sorted).index_select(1, self.in_sorted)
+        if "out_basis" in self._arrays:
+            size = len(self.out_basis)
+            out = (self.out_basis @ out.reshape(-1, size, out[0].numel())).reshape(out.shape)
+        if "in_basis" in self._arrays:
+            size = len(self.in_basis)
+            out = (self.in_basis @ out.reshape(len(out), -1, size, out.shape[-1])).reshape(out.shape)
+        return out
+
+    def full_bias(self) -> Tensor | None:
+        """The bias of every channel: non-zero along trivial irreps only, shape (C_out,)."""
+        if self.bias is None:
+            return None
+        with torch.autocast(self.weight.device.type, enabled=False):
+            out = (self.bias @ self.bias_basis).reshape(-1)
+        return out.index_select(0, self.out_order) if "out_order" in self._arrays else out
+
+    def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+        """Kernel and bias; in eval mode without gradients, expanded once and reused until a parameter changes."""
+        parameters = list(self.parameters())
+        if (
+            self.training
+            or torch.compiler.is_compiling()
+            or torch.is_grad_enabled()
+            or not all(isinstance(p, nn.Parameter) and not p.is_inference() for p in parameters)
+        ):
+            return self.kernel(), self.full_bias()
+        key = [(p, p._version, p.data_ptr(), p.dtype) for p in parameters]
+        if self._cache is not None:
+            old = self._cache[0]
+            if len(old) == len(key) and all(a[0] is b[0] and a[1:] == b[1:] for a, b in zip(old, key, strict=True)):
+                return self._cache[1], self._cache[2]
+        self._cache = (key, self.kernel(), self.full_bias())
+        return self._cache[1], self._cache[2]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> SteerableMap:
+        self._cache = None
+        super()._apply(fn, recurse)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cache": None}
+
+    def extra_repr(self) -> str:
+        kind = "equivariant" if self.likelihood is None else "partially equivariant"
+        return f"{self.in_type} → {self.out_type}, {kind}, {self.weight.numel()} weights"
+
+
+def _multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moments: list[Tensor]) -> Tensor:
+    """Λ_i w for every slot: (copies, weights) to the same shape."""
+    parts = weight.split([size * count for _, size, count in segments], dim=1)
+    out = []
+    for part, (index, size, _) in zip(parts, segments, strict=True):
+        if index == 0:  # trivial: Λ = 1
+            out.append(part)
+        else:
+            out.append((part.reshape(-1, size) @ moments[index].T).view_as(part))
+    return torch.cat(out, 1) if len(out) > 1 else out[0]
+
+
+def _kinds(composite: DirectSum) -> dict[Irrep, int]:
+    """Distinct irreps with their multiplicity, in order of first appearance."""
+    out: dict[Irrep, int] = {}
+    for psi in composite.irreps:
+        out[psi] = out.get(psi, 0) + 1
+    return out
+
+
+@cache
+def _sorted_channels(composite: DirectSum, copies: int) -> IntArray:
+    """For each channel of ``copies`` composites (copy by copy), its place when channels are sorted by irrep."""
+    kinds = _kinds(composite)
+    starts, start = {}, 0
+    for psi, n in kinds.items():
+        starts[psi] = start
+        start += n * copies * psi.size
+    seen: dict[Irrep, int] = {}
+    order = []
+    for _ in range(copies):
+        for psi in composite.irreps:
+            number = seen.get(psi, 0)
+            seen[psi] = number + 1
+            order.append(starts[psi] + number * psi.size + np.arange(psi.size))
+    return np.concatenate(order)
+
+
+@cache
+def _entries(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> int:
+    """Entries of the dense basis, counted without building it."""
+    weights = 0
+    for a, n in _kinds(out).items():
+        for b, m in _kinds(inn).items():
+            weights += n * m * sum(len(slots(a, b, j, i)) * i.size for j in steerable.irreps for i in moments)
+    return weights * out.size * inn.size * steerable.size
+
+
+@cache
+def _dense_basis(
+    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
+) -> tuple[Array, SlotBasis]:
+    """The basis between two composites with their changes of basis folded in, shape (weights, D_out·D_in·harmonics)."""
+    basis = slot_basis(out.irreps, inn.irreps, steerable, moments)
+    matrix = basis.matrix
+    if out.change_of_basis is not None:
+        matrix = np.einsum("pa,wabh->wpbh", out.change_of_basis, matrix, optimize=True)
+    if inn.change_of_basis is not None:
+        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
+    return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
+
+
+@cache
+def _trivial_rows(composite: DirectSum) -> Array:
+    return composite.trivial_vectors().T.copy()
+
+
+def _standard_deviations(bases: list[list[SlotBasis]], in_copies: list[int]) -> list[Array]:
+    """Standard deviation of the weights of each basis row, per tile.
+
+    An output irrep J that receives N_J equivariant basis kernels of unit power, each with a weight of variance 1/N_J,
+    has the variance of the input. Slots that the uniform density silences get the same scale.
+    """
+    out = []
+    for row in bases:
+        outputs = max((int(b.out_index.max()) for b in row if len(b.matrix)), default=-1) + 1
+        equivariant, every = np.zeros(outputs), np.zeros(outputs)
+        for basis, copies in zip(row, in_copies, strict=True):
+            silent = sum(psi.size * n for psi, n in basis.segments if psi.is_trivial)
+            np.add.at(equivariant, basis.out_index[:silent], copies)
+            np.add.at(every, basis.out_index, copies)
+        fan = np.where(equivariant > 0, equivariant, np.maximum(every, 1))
+        out += [1 / np.sqrt(fan[basis.out_index]) for basis in row]
+    return out
