@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-IMPORT = "import time; t = time.perf_counter(); import torch; u = time.perf_counter(); import pscnn; v = time.perf_counter()"
+IMPORT = "import time; now = time.perf_counter; t = now(); import torch; u = now(); import pscnn; v = now()"
 PRELUDE = (
     IMPORT
     + """

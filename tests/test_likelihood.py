@@ -18,7 +18,7 @@ F64 = torch.float64
 def fine_grid(group: Group) -> tuple[np.ndarray, torch.Tensor]:
     """A quadrature other than, and finer than, the density's own."""
     nodes, weights = group.quadrature(601 if group.dimension == 2 else 33)
-    return nodes, torch.as_tensor(weights)
+    return nodes, torch.tensor(weights)
 
 
 def test_starts_uniform(group: Group) -> None:
@@ -59,7 +59,7 @@ def test_moments_are_integrals_of_irreps(group: Group) -> None:
 def test_kl_forms_agree(group: Group) -> None:
     a, b = random_likelihood(group, 2, 0.6, dtype=F64), random_likelihood(group, 2, 0.6, dtype=F64)
     nodes, weights = a.grid()
-    direct = (torch.as_tensor(weights) * a.density(nodes) * (a.log_density(nodes) - b.log_density(nodes))).sum()
+    direct = (torch.tensor(weights) * a.density(nodes) * (a.log_density(nodes) - b.log_density(nodes))).sum()
     assert a.kl(b).item() == pytest.approx(a.kl(b, form="grid").item(), abs=1e-10)
     assert a.kl(b).item() == pytest.approx(direct.item(), abs=1e-10)
     assert a.kl(None).item() == pytest.approx(a.kl(None, form="grid").item(), abs=1e-10)

@@ -7,6 +7,7 @@ from pscnn._equivariance import equivariance_error
 from pscnn._regularization import Regularization, likelihoods, regularization
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType
+from pscnn.report import summary
 
 __version__ = "0.1.0"
 
@@ -19,5 +20,6 @@ __all__ = [
     "likelihoods",
     "nn",
     "regularization",
+    "summary",
     "testing",
 ]

@@ -43,13 +43,11 @@ class ConstantsModule(nn.Module):
 
 def _tensor(array: AnyArray, like: Tensor) -> Tensor:
     if not np.issubdtype(array.dtype, np.floating):
-        return torch.as_tensor(array, device=like.device)
+        return torch.tensor(array, device=like.device)
     key = (id(array), like.dtype, like.device)
     tensor = _shared.get(key)
     if tensor is None:
-        tensor = torch.as_tensor(array, dtype=like.dtype, device=like.device)
-        if tensor.data_ptr() == array.ctypes.data:  # float64 on the CPU: do not lend the memoised array itself
-            tensor = tensor.clone()
+        tensor = torch.tensor(array, dtype=like.dtype, device=like.device)  # a copy: the array is read-only
         tensor._source = array  # type: ignore[attr-defined]  # keeps the id from being reused while the tensor lives
         _shared[key] = tensor
     return tensor

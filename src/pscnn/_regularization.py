@@ -54,6 +54,12 @@ def regularization(
     """
     found = likelihoods(model)
     ordered = list(found.values())
+    if not ordered:
+        parameter = next(model.parameters(), torch.zeros(()))
+        zero = torch.zeros((), device=parameter.device, dtype=parameter.dtype)
+        return Regularization(zero, zero)
+    if pairs is None and len(ordered) > 1 and all(lam.logit_matrix is ordered[0].logit_matrix for lam in ordered):
+        return _batched(ordered)
     if pairs is None:
         chosen: list[tuple[Likelihood, Likelihood | None]] = [
             (later, earlier)
@@ -62,10 +68,25 @@ def regularization(
         ]
     else:
         chosen = [(_find(a, found), None if b is None else _find(b, found)) for a, b in pairs]
-    parameter = next(model.parameters(), torch.zeros(()))
-    zero = torch.zeros((), device=parameter.device, dtype=parameter.dtype)
-    alignment = torch.stack([lam.alignment_error() for lam in ordered]).mean() if ordered else zero
-    kl = torch.stack([a.kl(b) for a, b in chosen]).mean() if chosen else zero
+    alignment = torch.stack([lam.alignment_error() for lam in ordered]).mean()
+    kl = torch.stack([a.kl(b) for a, b in chosen]).mean() if chosen else torch.zeros_like(alignment)
+    return Regularization(alignment, kl)
+
+
+def _batched(ordered: list[Likelihood]) -> Regularization:
+    """The same two means for densities on one grid, a dozen operations for all of them instead of for each."""
+    first = ordered[0]
+    with torch.autocast(first.coefficients.device.type, enabled=False):
+        coefficients = torch.stack([lam.logit_coefficients() for lam in ordered])
+        logits = (coefficients[:, None] * first.logit_matrix).sum(2)
+        on_grid = logits[:, : len(first.log_weights)]
+        weighted = on_grid + first.log_weights
+        log_z = torch.logsumexp(weighted, 1, keepdim=True)
+        density = torch.exp(logits - log_z)
+        alignment = (density.amax(1) - density[:, -1]).mean()
+        log_density = on_grid - log_z
+        ratio = log_density[1:] - log_density[:-1].detach()
+        kl = (torch.softmax(weighted[1:], 1) * ratio).sum(1).mean()
     return Regularization(alignment, kl)
 
 

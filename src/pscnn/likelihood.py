@@ -7,7 +7,6 @@ The density is λ(h) = exp(f(h)) / ∫ exp(f), where the logits f are a band-lim
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
+from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import FunctionSpace, Group, Irrep, _decompose
 
@@ -155,7 +155,8 @@ class Likelihood(ConstantsModule):
 
     def masses(self) -> Tensor:
         """The probabilities w_n λ(g_n) of the grid's nodes, which sum to one."""
-        return torch.softmax(self._logits()[: self._grid_size] + self.log_weights, 0)
+        masses = torch.softmax(self._logits()[: self._grid_size] + self.log_weights, 0)
+        return masses / masses.sum()  # the sum inside softmax is less accurate
 
     def grid(self) -> tuple[Array, Array]:
         """Nodes and weights of the quadrature on which the density is normalised."""
@@ -164,7 +165,8 @@ class Likelihood(ConstantsModule):
     def moment_list(self) -> list[Tensor]:
         """Λ_i = ∫ λ(h) ψ_i(h) dh for each of ``self.irreps``, the trivial one first, each (d, d)."""
         with torch.autocast(self.coefficients.device.type, enabled=False):
-            flat = _average(self.masses(), self.moment_matrix)
+            # Along the last axis torch sums in pairs; a matmul over thousands of nodes would lose three digits.
+            flat = (self.moment_matrix * self.masses()).sum(1)
         sizes = [psi.size for psi in self.irreps]
         return [m.view(d, d) for m, d in zip(flat.split([d * d for d in sizes]), sizes, strict=True)]
 
@@ -205,8 +207,8 @@ class Likelihood(ConstantsModule):
             return (masses * ((logits[: self._grid_size] - log_z) - (other_matrix @ other - other_log_z))).sum()
         if form != "fourier":
             raise ValueError(f"kl: form must be 'fourier' or 'grid', got {form!r}")
-        own = _average(masses, self.logit_matrix[: self._grid_size]) @ self.logit_coefficients()
-        return own - log_z - _average(masses, other_matrix) @ other + other_log_z
+        own = (masses[:, None] * self.logit_matrix[: self._grid_size]).sum(0) @ self.logit_coefficients()
+        return own - log_z - (masses[:, None] * other_matrix).sum(0) @ other + other_log_z
 
     def entropy(self) -> Tensor:
         """−∫ λ log λ: zero for the uniform density, negative otherwise."""
@@ -225,16 +227,11 @@ class Likelihood(ConstantsModule):
         return ", ".join(parts)
 
 
-def _average(masses: Tensor, values: Tensor) -> Tensor:
-    """Σ_n m_n v_n over thousands of nodes, by torch's pairwise sum: a matmul loses three digits in float32."""
-    return (masses[:, None] * values).sum(0)
-
-
 def _where(likelihood: Likelihood) -> str:
     return likelihood.group.name + ("" if likelihood.support is None else f" (on {likelihood.support.name})")
 
 
-@cache
+@memo
 def _grid(group: Group, bandlimit: int) -> tuple[Array, Array]:
     """The quadrature of the density. It resolves peaks far sharper than the band-limit of the logits."""
     return group.quadrature(max(64 * bandlimit, 128) - 1 if group.dimension == 2 else max(12 * bandlimit, 24))
@@ -252,7 +249,7 @@ def _coefficient_irreps(group: Group, irreps: tuple[Irrep, ...]) -> list[Irrep]:
     return [psi for psi in space.irreps if psi in irreps and not psi.is_trivial]
 
 
-@cache
+@memo
 def _constants(
     group: Group, irreps: tuple[Irrep, ...], keep: Group | None, support: Group | None, bandlimit: int
 ) -> dict[str, Array]:
@@ -260,7 +257,7 @@ def _constants(
     nodes, weights = _grid(base, bandlimit)
     near = base.near_identity(ALIGNMENT_SAMPLES, seed=0)
     elements = np.concatenate([nodes, near, group.identity[None]])
-    moments = np.concatenate([psi.matrices(nodes).reshape(len(nodes), -1) for psi in irreps], axis=1)
+    moments = np.concatenate([psi.matrices(nodes).reshape(len(nodes), -1).T for psi in irreps])
     blocks = []
     for psi in _coefficient_irreps(group, irreps):
         if keep is None:
@@ -283,7 +280,7 @@ def _constants(
     }
 
 
-@cache
+@memo
 def _psd_projection(group: Group, irreps: tuple[Irrep, ...]) -> Array:
     """The linear map from stacked matrices S_i to the coefficients of Σ_i Tr(S_i ψ_i(h))."""
     degree = 2 * max(psi.frequency for psi in irreps)

@@ -231,6 +231,23 @@ def test_eval_kernel_follows_its_parameters(name: str, group: Group) -> None:
         torch.testing.assert_close(layer(x), layer.train()(x))
 
 
+@pytest.mark.parametrize("switch", [True, False])
+def test_eval_kernel_follows_fused_optimisers(switch: bool) -> None:
+    """They change parameters without counting up their version."""
+    layer = LAYERS["linear-learnt"](C(4)).eval()
+    x = batch("linear-learnt", layer)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=0.1, fused=True)
+    for _ in range(2):
+        with torch.no_grad():
+            before = layer(x)
+        layer.train(switch)
+        layer(x).square().sum().backward()
+        optimiser.step()
+        layer.eval()
+        with torch.no_grad():
+            assert not torch.allclose(layer(x), before)
+
+
 def test_eval_gradients_are_not_cached(group: Group) -> None:
     layer = LAYERS["linear-learnt"](group).eval()
     x = batch("linear-learnt", layer)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import grid_elements, irrep_type, noise
 
 import pscnn
+from helpers import grid_elements, irrep_type, noise
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, SO2, SO3, C, D, Group, rotation
 
@@ -138,5 +138,5 @@ def test_wrong_types_are_refused(make: object) -> None:
 
 def test_assert_equivariant_names_the_worst_element() -> None:
     layer = nn.Linear(FEATURES, FEATURES, likelihood=Likelihood(H, initial=lambda h: h[:, 0, 0]))
-    with pytest.raises(AssertionError, match="Linear is not equivariant: relative error .* at element 1"):
+    with pytest.raises(AssertionError, match=r"Linear is not equivariant: relative error .* at element 1"):
         pscnn.testing.assert_equivariant(layer, torch.randn(3, 3), np.stack([np.eye(2), -np.eye(2)]))

@@ -63,7 +63,7 @@ def test_kernel_is_the_average_over_the_density(group: Group, expansion: str) ->
 def test_uniform_density_is_exactly_equivariant_on_the_grid(group: Group, expansion: str) -> None:
     fields = mixed_type(group)
     layer = convolution(fields, fields, 3, padding=1, likelihood=Likelihood(group, 1, dtype=F64), dtype=F64)
-    pscnn.testing.assert_equivariant(layer, noise(fields, 5), grid_elements(group)[:16], 1e-10)
+    pscnn.testing.assert_equivariant(layer, noise(fields, 5), grid_elements(group)[::3], 1e-10)
 
 
 def test_uniform_density_equals_no_density(group: Group) -> None:
@@ -148,14 +148,13 @@ def test_free_kernels_have_full_rank_and_the_expected_number_of_weights(group: G
     harmonics = SteerableBasis(group, 3).size
     assert layer.weight.numel() == fields.size**2 * harmonics
     identity = [torch.eye(psi.size, dtype=F64) for psi in lam.irreps]
-    weight = layer.weight.detach().clone()
-
-    def kernel(w: torch.Tensor) -> torch.Tensor:
-        layer._parameters["weight"] = w
-        return layer.expand(identity).flatten()
-
-    jacobian = torch.autograd.functional.jacobian(kernel, weight)
-    assert torch.linalg.matrix_rank(jacobian) == weight.numel()
+    columns = []
+    with torch.no_grad():  # the kernel is linear in the weights: its Jacobian is its value at unit weights
+        for k in range(layer.weight.numel()):
+            layer.weight.zero_()
+            layer.weight[k] = 1
+            columns.append(layer.expand(identity).flatten())
+    assert torch.linalg.matrix_rank(torch.stack(columns)) == len(columns)
 
 
 @pytest.mark.parametrize("nonlinearity", ["gated", "norm", "fourier", "quotient"])
@@ -193,7 +192,7 @@ def network(group: Group, nonlinearity: str, likelihood: bool) -> torch.nn.Seque
     """An image (volume) to invariant features: every spatial layer of the library in one network."""
     volume = group.dimension == 3
     gray = FieldType(group, [group.trivial])
-    layers: list[torch.nn.Module] = [nn.Upsample(gray, 13), nn.DiskMask(gray, 13)]
+    layers: list[torch.nn.Module] = [nn.Upsample(gray, 9), nn.DiskMask(gray, 9)]
     fields = gray
     for stride in (1, 2):
         activation = {
@@ -222,11 +221,11 @@ def test_whole_networks_are_invariant(group: Group, nonlinearity: str, likelihoo
     if nonlinearity == "fourier" and group in (SO3(), O3()):
         pytest.skip("samples on SO(3) are not closed under the cube's symmetries; see the next test")
     model = network(group, nonlinearity, likelihood).double()
-    x = noise(FieldType(group, [group.trivial]), 12)
+    x = noise(FieldType(group, [group.trivial]), 8)
     model(x)  # running statistics
     model.eval()
     assert model(x).std() > 1e-4
-    pscnn.testing.assert_equivariant(model, x, grid_elements(group)[:24], 1e-10)
+    pscnn.testing.assert_equivariant(model, x, grid_elements(group)[::2], 1e-10)
 
 
 def test_aliasing_of_fourier_pointwise_falls_with_the_degree() -> None:

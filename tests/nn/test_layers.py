@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import irrep_type, noise, random_likelihood
 
 import pscnn
+from helpers import irrep_type, noise, random_likelihood
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, SO2, SO3, C, D
+from pscnn.nn import _batch_norm
 
 F64 = torch.float64
 H = O2()
@@ -48,6 +49,19 @@ def test_regular_batch_norm_is_the_same_in_either_basis() -> None:
     y = nn.BatchNorm(spectral).double()(x)
     turned = nn.BatchNorm(regular).double()(torch.einsum("ij,bjxy->bixy", q, x))
     torch.testing.assert_close(turned, torch.einsum("ij,bjxy->bixy", q, y))
+
+
+def test_batch_norms_own_gradient_is_autograds() -> None:
+    layer = nn.BatchNorm(irrep_type(H, 3)).double()
+    arguments = (layer.weight, layer.bias, layer.field_of, layer.inverse_size, layer.trivial, layer.eps)
+    x = noise(irrep_type(H, 3)).requires_grad_()
+    weights = torch.randn(x.shape, dtype=F64)
+    found = []
+    for function in (_batch_norm._field_norm, _batch_norm._FieldNorm.apply):
+        y = function(x, *arguments)[0]
+        found.append(torch.autograd.grad((y * weights).sum(), (x, layer.weight, layer.bias)))
+    for slow, fast in zip(*found, strict=True):
+        torch.testing.assert_close(fast, slow)
 
 
 def test_batch_norm_in_low_precision_keeps_its_statistics_in_single() -> None:

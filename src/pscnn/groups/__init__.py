@@ -46,9 +46,9 @@ def parse(name: str) -> Group:
         >>> parse("O(2)"), parse("c4"), parse("SO3")
         (O2(), C(4), SO3())
     """
-    match = re.fullmatch(r"(C|D|SO|O)\(?(\d+)\)?", name.strip().upper()) if isinstance(name, str) else None
+    match = re.fullmatch(r"(C|D|SO|O)(?:\((\d+)\)|(\d+))", name.strip().upper()) if isinstance(name, str) else None
     if match:
-        family, number = match[1], int(match[2])
+        family, number = match[1], int(match[2] or match[3])
         if family in "CD" and number >= 1:
             return C(number) if family == "C" else D(number)
         known: dict[tuple[str, int], Group] = {("SO", 2): SO2(), ("O", 2): O2(), ("SO", 3): SO3(), ("O", 3): O3()}

@@ -39,13 +39,16 @@ class Axial(Group):
     dimension = 3
 
     def __post_init__(self) -> None:
-        length = float(np.linalg.norm(self.axis))
-        if len(self.axis) != 3 or not length > 0:
+        axis = np.asarray(self.axis, dtype=np.float64)
+        if axis.shape != (3,) or not np.isfinite(axis).all() or not axis.any():
             raise ValueError(f"axis must be three numbers, not all zero, got {self.axis}")
         if self.reflections not in ("mirror", "turn"):
             raise ValueError(f"reflections must be 'mirror' or 'turn', got {self.reflections!r}")
-        x, y, z = (float(a) / length for a in self.axis)
+        # Rounded, so that axes of different lengths in one direction give equal groups.
+        x, y, z = (float(a) for a in np.round(axis / np.linalg.norm(axis), 12) + 0.0)
         object.__setattr__(self, "axis", (x, y, z))
+        if not self.planar.reflections:
+            object.__setattr__(self, "reflections", "mirror")
 
     @property
     def name(self) -> str:
@@ -56,7 +59,8 @@ class Axial(Group):
     @property
     def frame(self) -> Array:
         """Rotation that takes the z axis to this group's axis."""
-        return rotation_to(np.array([self.axis]))[0]
+        axis = np.array([self.axis])
+        return rotation_to(axis / np.linalg.norm(axis))[0]
 
     @property
     def order(self) -> int | None:

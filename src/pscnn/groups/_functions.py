@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import _decompose
 from pscnn.groups._representation import Irrep, Representation
@@ -40,6 +40,10 @@ class FunctionSpace(Representation):
     group: Group
     bandlimit: int
     subgroup: Group | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bandlimit, bool) or not isinstance(self.bandlimit, int) or self.bandlimit < 0:
+            raise ValueError(f"bandlimit must be 0 or more, got {self.bandlimit!r}")
 
     @property
     def columns(self) -> tuple[tuple[Irrep, Array], ...]:
@@ -87,7 +91,7 @@ class FunctionSpace(Representation):
         return self.group.quadrature(degree)
 
 
-@cache
+@memo
 def _columns(group: Group, bandlimit: int, subgroup: Group | None) -> tuple[tuple[Irrep, Array], ...]:
     out = []
     for psi in group.irreps(bandlimit):

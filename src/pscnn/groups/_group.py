@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cache
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._representation import DirectSum, Irrep
@@ -133,7 +133,10 @@ class Group(ABC):
 
     def as_subgroup(self, subgroup: Group) -> Group:
         """Check that ``subgroup`` is one, and return it with elements of the same dimension."""
-        if subgroup.dimension != self.dimension or not self.contains(subgroup.quadrature(7)[0]):
+        # Nodes for finite groups, which sampling may miss; samples for continuous ones, whose nodes are special angles.
+        if subgroup.dimension != self.dimension or not (
+            self.contains(subgroup.quadrature(0)[0]) and self.contains(subgroup.sample(8, seed=0))
+        ):
             raise ValueError(f"{subgroup.name} is not a subgroup of {self.name}")
         return subgroup
 
@@ -141,7 +144,7 @@ class Group(ABC):
         return self.name
 
 
-@cache
+@memo
 def _vector(group: Group) -> DirectSum:
     from pscnn.groups._planar import O2
     from pscnn.groups._spatial import O3
@@ -150,7 +153,7 @@ def _vector(group: Group) -> DirectSum:
     return full.irrep(1, 1).restrict(group)
 
 
-@cache
+@memo
 def _quotient(group: Group, subgroup: Group | None) -> DirectSum:
     elements, _ = group.quadrature(0)
     if subgroup is not None:

@@ -6,10 +6,9 @@ frequency zero is the constant 1.
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array
 
 
@@ -75,7 +74,7 @@ def spherical_harmonics(degree: int, points: Array) -> Array:
     return out
 
 
-@cache
+@memo
 def sphere_quadrature(degree: int) -> tuple[Array, Array]:
     """Points (N, 3) and weights (N,) that integrate polynomials up to ``degree`` over the sphere exactly.
 
@@ -95,7 +94,7 @@ def sphere_quadrature(degree: int) -> tuple[Array, Array]:
     return points, np.repeat(weights / 2, degree + 1) / (degree + 1)
 
 
-@cache
+@memo
 def _wigner_nodes(degree: int) -> tuple[Array, Array]:
     points, weights = sphere_quadrature(2 * degree)
     return points, weights[:, None] * spherical_harmonics(degree, points)
@@ -112,5 +111,5 @@ def wigner_matrix(degree: int, rotations: Array) -> Array:
         return rotations.copy()
     points, weighted = _wigner_nodes(degree)
     rotated = np.einsum("nab,pb->npa", rotations, points).reshape(-1, 3)
-    values = spherical_harmonics(degree, rotated).reshape(len(rotations), len(points), -1)
+    values = spherical_harmonics(degree, rotated).reshape(len(rotations), len(points), 2 * degree + 1)
     return np.einsum("npa,pb->nab", values, weighted, optimize=True)

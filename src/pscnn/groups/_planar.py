@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import _harmonics
 from pscnn.groups._group import Group
@@ -130,11 +130,10 @@ class PlanarGroup(Group):
         """This group acting on space, about an axis. See ``Axial``."""
         from pscnn.groups._axial import Axial
 
-        x, y, z = (float(a) for a in np.asarray(axis, dtype=np.float64))
-        return Axial(self, (x, y, z), reflections)
+        return Axial(self, tuple(np.asarray(axis, dtype=np.float64).tolist()), reflections)
 
 
-@cache
+@memo
 def _planar_quadrature(count: int, reflections: bool) -> tuple[Array, Array]:
     elements = rotation(_regular_angles(count))
     if reflections:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import _decompose
 
@@ -172,6 +172,10 @@ class DirectSum(Representation):
     basis: Array | None = field(default=None)
     label: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.basis is not None:
+            self.basis.flags.writeable = False
+
     @property
     def change_of_basis(self) -> Array | None:
         return self.basis
@@ -195,6 +199,9 @@ class DirectSum(Representation):
 
 def direct_sum(parts: list[Representation]) -> DirectSum:
     """The direct sum of representations of one group."""
+    if not parts or any(part.group != parts[0].group for part in parts):
+        names = ", ".join(dict.fromkeys(part.group.name for part in parts)) or "none"
+        raise ValueError(f"direct_sum: needs representations of one group, got {names}")
     irreps = tuple(psi for part in parts for psi in part.irreps)
     bases = [part.change_of_basis for part in parts]
     if all(q is None for q in bases):
@@ -208,7 +215,7 @@ def direct_sum(parts: list[Representation]) -> DirectSum:
     return DirectSum(parts[0].group, irreps, basis, "⊕".join(part.name for part in parts))
 
 
-@cache
+@memo
 def _endomorphisms(psi: Irrep) -> Array:
     elements, weights = psi.group.quadrature(2 * psi.frequency)
     return _decompose.commutant(psi.matrices(elements), weights)
@@ -228,13 +235,13 @@ def _split(group: Group, values: Array, weights: Array, elements: Array, frequen
     return DirectSum(group, tuple(irreps), basis)
 
 
-@cache
+@memo
 def _restrict(rho: Representation, subgroup: Group) -> DirectSum:
     elements, weights = subgroup.quadrature(2 * rho.frequency)
     return _split(subgroup, rho(elements), weights, elements, rho.frequency)
 
 
-@cache
+@memo
 def _tensor(left: Representation, right: Representation) -> DirectSum:
     frequency = left.frequency + right.frequency
     elements, weights = left.group.quadrature(2 * frequency)
@@ -243,13 +250,16 @@ def _tensor(left: Representation, right: Representation) -> DirectSum:
     return _split(left.group, values.reshape(-1, size, size), weights, elements, frequency)
 
 
-@cache
+@memo
 def clebsch_gordan(left: Irrep, right: Irrep, target: Irrep) -> Array:
     """Embeddings of ``target`` into ``left ⊗ right``, shape (copies, d_left, d_right, d_target).
 
     Each copy is an isometry X with (ψ_left ⊗ ψ_right)(h) X = X ψ_target(h).
     """
     group = left.group
+    if right.group != group or target.group != group:
+        names = ", ".join(dict.fromkeys(psi.group.name for psi in (left, right, target)))
+        raise ValueError(f"clebsch_gordan: all irreps must be of one group, got {names}")
     if not group.may_contain(left, right, target):
         return np.empty((0, left.size, right.size, target.size))
     elements, weights = group.quadrature(left.frequency + right.frequency + target.frequency)

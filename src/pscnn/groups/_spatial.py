@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import _harmonics
 from pscnn.groups._group import Group
@@ -102,7 +102,7 @@ class SpatialGroup(Group):
         return super().as_subgroup(subgroup)
 
 
-@cache
+@memo
 def _rotation_quadrature(degree: int, reflections: bool) -> tuple[Array, Array]:
     points, weights = _harmonics.sphere_quadrature(degree)
     angles = 2 * np.pi * np.arange(degree + 1) / (degree + 1)
@@ -116,7 +116,7 @@ def _rotation_quadrature(degree: int, reflections: bool) -> tuple[Array, Array]:
     return elements, weights
 
 
-@cache
+@memo
 def octahedral_sphere_rule(degree: int) -> tuple[Array, Array]:
     """Lebedev's points and weights: exact to ``degree`` and closed under the 48 symmetries of the cube."""
     from scipy.integrate import lebedev_rule

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.groups import O2, O3, Group, Irrep
 from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
@@ -105,13 +105,13 @@ class SteerableBasis:
         return np.concatenate(rows)
 
 
-@cache
+@memo
 def _sample(basis: SteerableBasis) -> Array:
     assert basis.kernel_size is not None
     return basis.evaluate(grid_points(basis.kernel_size, basis.group.dimension))
 
 
-@cache
+@memo
 def _elements(group: Group, kernel_size: int | None) -> tuple[tuple[Irrep, ...], tuple[tuple[Ring, int, Array], ...]]:
     """The irreps of all elements, and per ring and frequency the change of basis that splits the harmonics under H."""
     if kernel_size is None:

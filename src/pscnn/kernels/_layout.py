@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from math import gcd
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import IntArray
 from pscnn.groups import DirectSum, Representation, direct_sum
 
@@ -28,7 +29,7 @@ class Layout:
     order: IntArray | None
 
 
-@cache
+@memo
 def layout(fields: tuple[Representation, ...]) -> Layout:
     """Find the shortest composite: the period of the list if it has one, otherwise the greatest common divisor."""
     count = len(fields)

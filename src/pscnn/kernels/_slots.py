@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
+from pscnn._memo import memo
 from pscnn._types import Array, IntArray
 from pscnn.groups import Irrep, clebsch_gordan
 from pscnn.kernels._harmonics import SteerableBasis
 
 
-@cache
+@memo
 def slots(out_irrep: Irrep, in_irrep: Irrep, basis_irrep: Irrep, target: Irrep) -> Array:
     """Orthonormal embeddings of ψ_i into ψ_J ⊗ ψ_l ⊗ ψ_j.
 
@@ -58,6 +59,10 @@ class SlotBasis:
     out_index: IntArray
     harmonics: Array
 
+    def __post_init__(self) -> None:
+        for array in (self.matrix, self.out_index, self.harmonics):
+            array.flags.writeable = False
+
     @cached_property
     def flat(self) -> Array:
         """The matrix with shape (weights, D_out·D_in·harmonics)."""
@@ -82,7 +87,7 @@ def slot_basis(
     return _slot_basis(out_irreps, in_irreps, steerable, moments)
 
 
-@cache
+@memo
 def _slot_basis(
     out_irreps: tuple[Irrep, ...],
     in_irreps: tuple[Irrep, ...],

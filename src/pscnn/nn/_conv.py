@@ -59,7 +59,10 @@ class _Conv(SteerableMap):
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(type(self).__name__, x, self.in_type.size, self.dimension)
-        kernel, bias = self._kernel_and_bias()
+        return self.convolve(x, *self._kernel_and_bias())
+
+    def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""
         padding = self.padding
         if padding and self.padding_mode != "zeros":
             x = F.pad(x, (padding, padding) * self.dimension, mode=self.padding_mode)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pscnn._constants import ConstantsModule
+from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.groups import FunctionSpace, Representation
 from pscnn.nn._check import check_input, check_types
@@ -113,7 +113,7 @@ class QuotientFourierPointwise(FourierPointwise):
     _quotient = True
 
 
-@cache
+@memo
 def _transforms(space: FunctionSpace, degree: int) -> tuple[Array, Array]:
     """Sampling matrix, scaled such that coefficients of variance 1 give values of variance 1, and its left inverse."""
     elements, weights = space.quadrature(degree)

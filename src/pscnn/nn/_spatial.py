@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pscnn._constants import ConstantsModule
+from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.kernels import grid_points
 from pscnn.nn._check import check_input, check_types
@@ -177,14 +176,14 @@ class FieldDropout(_SameType):
         return f"p={self.p}"
 
 
-@cache
+@memo
 def _gaussian(kernel_size: int, sigma: float, dimension: int) -> Array:
     squared = (grid_points(kernel_size, dimension) ** 2).sum(1)
     weights = np.exp(-squared / (2 * sigma**2))
     return (weights / weights.sum()).reshape((kernel_size,) * dimension)
 
 
-@cache
+@memo
 def _disk(size: int, margin: float, dimension: int) -> Array:
     squared = (grid_points(size, dimension) ** 2).sum(1)
     radius = (1 - margin) * (size - 1) / 2

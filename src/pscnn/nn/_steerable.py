@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
+from pscnn._memo import memo
 from pscnn._types import Array, IntArray
 from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SlotBasis, SteerableBasis, slot_basis, slots
@@ -78,7 +79,8 @@ class SteerableMap(ConstantsModule):
         moments = (in_type.group.trivial,) if likelihood is None else likelihood.irreps
         self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
         self._build(steerable, moments, like)
-        self.weight = nn.Parameter(torch.empty(len(self._std), dtype=like.dtype, device=like.device))
+        count = sum(t.out_copies * t.in_copies * t.weights for row in self._tiles for t in row)
+        self.weight = nn.Parameter(torch.empty(count, dtype=like.dtype, device=like.device))
         self._build_bias(bias, like)
         self._cache: tuple[Any, Tensor, Tensor | None] | None = None
         self.reset_parameters()
@@ -99,20 +101,16 @@ class SteerableMap(ConstantsModule):
             matrix, basis = _dense_basis(out.composite, inn.composite, steerable, moments)
             self.add_constant("basis0", matrix, like)
             self._tiles = [[tile(out.copies, inn.copies, out.composite.size, inn.composite.size, basis)]]
-            std = _standard_deviations([[basis]], [inn.copies])
         else:
-            out_kinds, in_kinds = _kinds(out.composite), _kinds(inn.composite)
-            bases = [[slot_basis((a,), (b,), steerable, moments) for b in in_kinds] for a in out_kinds]
-            self._tiles = [
-                [
-                    tile(out.copies * n, inn.copies * m, a.size, b.size, bases[i][j])
-                    for j, (b, m) in enumerate(in_kinds.items())
-                ]
-                for i, (a, n) in enumerate(out_kinds.items())
-            ]
-            std = _standard_deviations(bases, [inn.copies * m for m in in_kinds.values()])
-            for k, basis in enumerate(b for row in bases for b in row):
-                self.add_constant(f"basis{k}", basis.flat, like)
+            self._tiles = []
+            scales = _scales(out.composite, inn.composite, steerable, moments)
+            for a, n in _kinds(out.composite).items():
+                row: list[_Tile] = []
+                for b, m in _kinds(inn.composite).items():
+                    matrix, basis = _pair_basis(a, b, steerable, moments, scales[a])
+                    self.add_constant(f"basis{len(self._tiles) * len(_kinds(inn.composite)) + len(row)}", matrix, like)
+                    row.append(tile(out.copies * n, inn.copies * m, a.size, b.size, basis))
+                self._tiles.append(row)
             self.add_constant("out_sorted", _sorted_channels(out.composite, out.copies), like)
             self.add_constant("in_sorted", _sorted_channels(inn.composite, inn.copies), like)
             for side, composite in (("out", out.composite), ("in", inn.composite)):
@@ -121,9 +119,6 @@ class SteerableMap(ConstantsModule):
         for side, found in (("out", out), ("in", inn)):
             if found.order is not None:
                 self.add_constant(f"{side}_order", found.order, like)
-        # One standard deviation per weight, in the order of the parameter: tile by tile, copies before slots.
-        tiles = [t for row in self._tiles for t in row]
-        self._std = np.concatenate([np.tile(s, t.out_copies * t.in_copies) for s, t in zip(std, tiles, strict=True)])
 
     def _build_bias(self, bias: bool, like: Tensor) -> None:
         out = self.out_type.layout
@@ -135,9 +130,14 @@ class SteerableMap(ConstantsModule):
             self.register_parameter("bias", None)
 
     def reset_parameters(self) -> None:
-        """Gaussian weights that keep the variance of the signal (times gain²) under the uniform density; zero bias."""
+        """Gaussian weights that keep the variance of the signal (times gain²) under the uniform density; zero bias.
+
+        The weights are as large as those of a plain layer of the same size, 1/√fan_in, so that learning rates found
+        for plain networks suit these.
+        """
         with torch.no_grad():
-            self.weight.normal_().mul_(self.gain * torch.as_tensor(self._std).to(self.weight))
+            fan_in = self.in_type.size * self.harmonics.shape[1]
+            self.weight.normal_(0, self.gain / math.sqrt(fan_in))
             if self.bias is not None:
                 self.bias.zero_()
 
@@ -197,13 +197,16 @@ class SteerableMap(ConstantsModule):
 
     def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
         """Kernel and bias; in eval mode without gradients, expanded once and reused until a parameter changes."""
+        if torch.compiler.is_compiling():
+            return self.kernel(), self.full_bias()
         parameters = list(self.parameters())
         if (
             self.training
-            or torch.compiler.is_compiling()
             or torch.is_grad_enabled()
             or not all(isinstance(p, nn.Parameter) and not p.is_inference() for p in parameters)
         ):
+            # An optimiser step may follow, and fused ones do not count up the version of what they change.
+            self._cache = None
             return self.kernel(), self.full_bias()
         key = [(p, p._version, p.data_ptr(), p.dtype) for p in parameters]
         if self._cache is not None:
@@ -212,6 +215,12 @@ class SteerableMap(ConstantsModule):
                 return self._cache[1], self._cache[2]
         self._cache = (key, self.kernel(), self.full_bias())
         return self._cache[1], self._cache[2]
+
+    def train(self, mode: bool = True) -> SteerableMap:
+        """Set the mode; what was expanded before is forgotten."""
+        self._cache = None
+        super().train(mode)
+        return self
 
     def _apply(self, fn: Any, recurse: bool = True) -> SteerableMap:
         self._cache = None
@@ -246,7 +255,7 @@ def _kinds(composite: DirectSum) -> dict[Irrep, int]:
     return out
 
 
-@cache
+@memo
 def _sorted_channels(composite: DirectSum, copies: int) -> IntArray:
     """For each channel of ``copies`` composites (copy by copy), its place when channels are sorted by irrep."""
     kinds = _kinds(composite)
@@ -264,7 +273,7 @@ def _sorted_channels(composite: DirectSum, copies: int) -> IntArray:
     return np.concatenate(order)
 
 
-@cache
+@memo
 def _entries(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> int:
     """Entries of the dense basis, counted without building it."""
     weights = 0
@@ -274,13 +283,46 @@ def _entries(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments:
     return weights * out.size * inn.size * steerable.size
 
 
-@cache
+@memo
+def _scales(
+    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
+) -> dict[Irrep, float]:
+    """By how much to multiply the basis kernels that feed each output irrep.
+
+    Let an output irrep J receive t_J equivariant kernels of unit power per copy of the input composite. Weights of
+    variance 1/fan_in then keep the variance of the signal if the kernels are multiplied by √(fan_in / (copies · t_J)),
+    in which the copies cancel. Kernels that the uniform density silences get the same factor.
+    """
+    points = steerable.sample().shape[1]
+    out_scales = {}
+    for a in _kinds(out):
+        counts = {
+            i: sum(m * len(slots(a, b, j, i)) * i.size for b, m in _kinds(inn).items() for j in steerable.irreps)
+            for i in moments
+        }
+        received = counts[moments[0]] or sum(counts.values()) or 1
+        out_scales[a] = math.sqrt(inn.size * points / received)
+    return out_scales
+
+
+@memo
+def _pair_basis(
+    out: Irrep, inn: Irrep, steerable: SteerableBasis, moments: tuple[Irrep, ...], scale: float
+) -> tuple[Array, SlotBasis]:
+    """The scaled basis between two irreps, shape (weights, d_out·d_in·harmonics)."""
+    basis = slot_basis((out,), (inn,), steerable, moments)
+    return basis.flat * scale, basis
+
+
+@memo
 def _dense_basis(
     out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
 ) -> tuple[Array, SlotBasis]:
-    """The basis between two composites with their changes of basis folded in, shape (weights, D_out·D_in·harmonics)."""
+    """The scaled basis between two composites with their changes of basis folded in."""
     basis = slot_basis(out.irreps, inn.irreps, steerable, moments)
-    matrix = basis.matrix
+    scales = _scales(out, inn, steerable, moments)
+    rows = np.array([scales[psi] for psi in out.irreps])[basis.out_index]
+    matrix = basis.matrix * rows[:, None, None, None]
     if out.change_of_basis is not None:
         matrix = np.einsum("pa,wabh->wpbh", out.change_of_basis, matrix, optimize=True)
     if inn.change_of_basis is not None:
@@ -288,25 +330,6 @@ def _dense_basis(
     return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
 
 
-@cache
+@memo
 def _trivial_rows(composite: DirectSum) -> Array:
     return composite.trivial_vectors().T.copy()
-
-
-def _standard_deviations(bases: list[list[SlotBasis]], in_copies: list[int]) -> list[Array]:
-    """Standard deviation of the weights of each basis row, per tile.
-
-    An output irrep J that receives N_J equivariant basis kernels of unit power, each with a weight of variance 1/N_J,
-    has the variance of the input. Slots that the uniform density silences get the same scale.
-    """
-    out = []
-    for row in bases:
-        outputs = max((int(b.out_index.max()) for b in row if len(b.matrix)), default=-1) + 1
-        equivariant, every = np.zeros(outputs), np.zeros(outputs)
-        for basis, copies in zip(row, in_copies, strict=True):
-            silent = sum(psi.size * n for psi, n in basis.segments if psi.is_trivial)
-            np.add.at(equivariant, basis.out_index[:silent], copies)
-            np.add.at(every, basis.out_index, copies)
-        fan = np.where(equivariant > 0, equivariant, np.maximum(every, 1))
-        out += [1 / np.sqrt(fan[basis.out_index]) for basis in row]
-    return out

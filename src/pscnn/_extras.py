@@ -1,0 +1,26 @@
+"""Optional dependencies: one clear sentence when one is missing."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class MissingExtraError(ImportError):
+    """A feature needs an optional dependency that is not installed."""
+
+
+def require(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import an optional module, or say which extra brings it.
+
+    Args:
+        module: What to import.
+        extra: The extra of this package that installs it.
+        purpose: What needs it, the beginning of the sentence: "MNIST's download".
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{purpose} needs {module.split('.')[0]}, which is not installed: pip install 'pscnn[{extra}]'"
+        ) from error

@@ -1,0 +1,168 @@
+"""The ``pscnn`` command."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pscnn import __version__
+from pscnn._extras import MissingExtraError
+from pscnn.data import DataError
+
+app = typer.Typer(
+    help="Steerable networks that learn how much symmetry to keep.", no_args_is_help=True, rich_markup_mode=None
+)
+console = Console()
+errors = Console(stderr=True)
+
+Run = Annotated[Path, typer.Argument(help="A run's folder.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; PSCNN_DATA or a per-user cache by default.")]
+Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
+
+
+def _command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn expected failures into one message and a non-zero exit."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except KeyboardInterrupt:
+            errors.print("interrupted", style="yellow")
+            raise typer.Exit(130) from None
+        except (MissingExtraError, DataError) as error:
+            message = str(error)
+        except Exception as error:
+            if type(error).__name__ not in ("ConfigError", "RunError"):  # named to keep training's imports lazy
+                raise
+            message = str(error)
+        errors.print(f"error: {message}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1)
+
+    return wrapped
+
+
+def _with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one option per setting of ``Config``; settings not given are left out."""
+    from pscnn.training._config import Config
+
+    hints = get_type_hints(Config)
+    fields = dataclasses.fields(Config)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        settings = {f.name: kwargs.pop(f.name) for f in fields}
+        return function(*args, settings={k: v for k, v in settings.items() if v is not None}, **kwargs)
+
+    own = [p for name, p in inspect.signature(function, eval_str=True).parameters.items() if name != "settings"]
+    options = [
+        inspect.Parameter(
+            f.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[hints[f.name] | None, typer.Option(help=f"{f.metadata['help']} [{f.default}]")],
+        )
+        for f in fields
+    ]
+    wrapped.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
+    return wrapped
+
+
+@_command
+def train(
+    experiment: Annotated[str | None, typer.Argument(help="ddmnist; not needed with --resume.")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override it.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
+    data_dir: DataDir = None,
+    accelerator: Accelerator = "auto",
+    devices: Annotated[int, typer.Option(help="How many devices train in parallel.")] = 1,
+    progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train a network and test its best epoch. The run gets a folder of its own, which is never overwritten."""
+    from pscnn import training
+
+    if resume is not None:
+        if settings or config or experiment or name:
+            raise training.ConfigError("--resume takes its settings from the run; give no others")
+        folder = resume
+        training.read_config(folder)
+    else:
+        if experiment != "ddmnist":
+            raise training.ConfigError(f"unknown experiment {experiment!r}: use 'ddmnist'")
+        values = training.Config.read(config) if config else {}
+        folder = training.start(training.Config.from_dict({**values, **settings}), runs, name)
+        console.print(f"run: {folder}", highlight=False)
+    try:
+        result = training.train(
+            folder, data_dir, accelerator=accelerator, devices=devices, progress=progress and console.is_terminal
+        )
+    except KeyboardInterrupt:
+        console.print(f"stopped; its last complete epoch is saved. Continue: pscnn train --resume {folder}")
+        raise
+    _print_result(folder, result)
+
+
+@app.command()
+@_command
+def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "auto") -> None:
+    """Test the best epoch of a run again."""
+    from pscnn import training
+
+    _print_result(run, training.evaluate(run, data_dir, accelerator=accelerator))
+
+
+@app.command("inspect")
+@_command
+def inspect_run(run: Run) -> None:
+    """Show what each layer of a run kept."""
+    from pscnn import training
+    from pscnn.report import density_chart, summary
+
+    model = training.load(run).model
+    console.print(summary(model), highlight=False, soft_wrap=True)
+    if "no learnt" not in summary(model):
+        console.print()
+        console.print(density_chart(model), highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_command
+def quickstart(
+    runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
+    seed: Annotated[int, typer.Option(help="Seeds everything.")] = 0,
+) -> None:
+    """Train a plain, an equivariant and a partially equivariant network on bundled digits, and compare them."""
+    from pscnn.experiments import quickstart as run_quickstart
+
+    run_quickstart(runs, seed, console)
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        console.print(f"pscnn {__version__}", highlight=False)
+        raise typer.Exit
+
+
+def _print_result(folder: Path, result: dict[str, Any]) -> None:
+    table = Table(show_header=False, box=None)
+    for name, value in result.items():
+        table.add_row(name.replace("_", " "), f"{value:.4f}" if isinstance(value, float) else str(value))
+    console.print(table)
+    console.print(f"saved in {folder}", highlight=False)
+
+
+app.command("train")(_with_settings(train))

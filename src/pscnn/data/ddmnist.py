@@ -1,0 +1,142 @@
+"""Double digits: pairs of digits that may turn and flip one by one, but not as a pair (paper, Appendix F.1.2).
+
+The class is 10 · left + right. Each digit is transformed by a random element of its own symmetry group; turning the
+whole image by 180° or mirroring it would exchange the digits and so change the class. Images are drawn anew each epoch,
+in batch, on the device that trains.
+
+Differences from the paper, on purpose: validation and test digits are disjoint (its code draws both from the same
+digits); the rotation there and back that gives every digit the same interpolation artefacts is applied under every
+symmetry (its code leaves it out for SO(2) and O(2), the text does not); validation and test images are drawn once and
+stay the same, so that the choice of the best epoch is not a choice of a lucky draw.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pscnn.data._digits import SOURCES, SPLITS, Digits, load_digits
+from pscnn.data._folder import DataError
+
+__all__ = ["SOURCES", "SYMMETRIES", "DataError", "DoubleDigits", "load", "render"]
+
+SYMMETRIES = ("C1", "C4", "SO2", "D1", "D4", "O2")
+"""How each digit may move: not at all, right angles, any rotation; the same with left–right flips."""
+
+MEAN, STD = 0.06535, 0.55507
+
+
+class DoubleDigits:
+    """Pairs of digits of one split, as indices; ``images`` draws them.
+
+    Args:
+        digits: Where to draw single digits from.
+        per_class: Images per class of 100.
+        symmetry: One of ``SYMMETRIES``.
+        seed: Seeds the choice of digits (with replacement).
+    """
+
+    def __init__(self, digits: Digits, per_class: int, symmetry: str, seed: int) -> None:
+        if symmetry not in SYMMETRIES:
+            raise ValueError(f"unknown digit symmetry {symmetry!r}: use one of {', '.join(SYMMETRIES)}")
+        if per_class < 1:
+            raise ValueError(f"needs at least one image per class, got {per_class}")
+        self.symmetry = symmetry
+        self.bank = digits.images
+        generator = torch.Generator().manual_seed(seed)
+        self.labels = torch.arange(100).repeat_interleave(per_class)
+        pools = [torch.nonzero(digits.labels == d)[:, 0] for d in range(10)]
+        self.pairs = torch.empty(len(self.labels), 2, dtype=torch.long)
+        for side, wanted in enumerate((self.labels // 10, self.labels % 10)):
+            for digit, pool in enumerate(pools):
+                rows = torch.nonzero(wanted == digit)[:, 0]
+                self.pairs[rows, side] = pool[torch.randint(len(pool), (len(rows),), generator=generator)]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def images(self, rows: Tensor, seed: int) -> Tensor:
+        """The images of some rows, with augmentations drawn from a seed, shape (B, 1, 2·side, 2·side).
+
+        Args:
+            rows: Indices; images are made on their device.
+            seed: Seeds the augmentation.
+        """
+        device = rows.device
+        if self.bank.device != device:  # once per device
+            self.bank, self.pairs, self.labels = (t.to(device) for t in (self.bank, self.pairs, self.labels))
+        generator = torch.Generator(device).manual_seed(seed)
+        return render(self.bank[self.pairs[rows]], self.symmetry, generator)
+
+
+def render(digits: Tensor, symmetry: str, generator: torch.Generator) -> Tensor:
+    """Transform each digit by a random element of its symmetry and put pairs side by side.
+
+    Args:
+        digits: Values in [0, 1], shape (B, 2, side, side).
+        symmetry: One of ``SYMMETRIES``.
+        generator: On the digits' device.
+
+    Returns:
+        Normalised images, shape (B, 1, 2·side, 2·side).
+    """
+    count, side = digits.shape[0] * 2, digits.shape[-1]
+    uniform = torch.rand(3, count, device=digits.device, generator=generator)
+    there = 2 * math.pi * uniform[0]
+    if symmetry in ("SO2", "O2"):
+        target = 2 * math.pi * uniform[1]
+    elif symmetry in ("C4", "D4"):
+        target = math.pi / 2 * torch.floor(4 * uniform[1])
+    else:
+        target = torch.zeros_like(there)
+    flat = digits.reshape(count, 1, side, side)
+    flat = _rotate(_rotate(flat, there), target - there)  # the same artefacts for every digit, whatever its angle
+    if symmetry in ("D1", "D4", "O2"):
+        flat = torch.where(uniform[2].view(-1, 1, 1, 1) < 0.5, flat.flip(-1), flat)
+    pair = flat.view(-1, 2, side, side).transpose(1, 2).reshape(-1, 1, side, 2 * side)
+    return (F.pad(pair, (0, 0, side // 2, side // 2)) - MEAN) / STD
+
+
+def _rotate(images: Tensor, angles: Tensor) -> Tensor:
+    """Counter-clockwise rotations about the centre, bilinear, zeros outside."""
+    cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)
+    matrices = torch.stack([torch.stack([cos, -sin, zero], -1), torch.stack([sin, cos, zero], -1)], -2)
+    grid = F.affine_grid(matrices, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, align_corners=False)
+
+
+def load(
+    source: str,
+    symmetry: str,
+    *,
+    seed: int,
+    size: int = 56,
+    per_class: dict[str, int] | None = None,
+    folder: str | Path | None = None,
+) -> dict[str, DoubleDigits]:
+    """The three splits, made of disjoint digits.
+
+    Args:
+        source: "mnist" or "digits".
+        symmetry: One of ``SYMMETRIES``.
+        seed: Seeds the choice of pairs.
+        size: Side length of the images, 56 or 28.
+        per_class: Images per class of each split; 100, 20 and 50 as in the paper by default.
+        folder: Data folder.
+
+    Example:
+        >>> splits = load("digits", "O2", seed=0, size=28, per_class={"train": 2, "validation": 1, "test": 1})
+        >>> splits["train"].images(torch.arange(3), seed=0).shape
+        torch.Size([3, 1, 28, 28])
+    """
+    if size not in (28, 56):
+        raise ValueError(f"images have side 28 or 56, got {size}")
+    counts = {"train": 100, "validation": 20, "test": 50, **(per_class or {})}
+    digits = load_digits(source, size // 2, folder)
+    return {
+        split: DoubleDigits(digits[split], counts[split], symmetry, seed=4 * seed + k) for k, split in enumerate(SPLITS)
+    }

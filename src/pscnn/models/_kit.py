@@ -1,0 +1,175 @@
+"""A method is what layers are built with. One kit builds the layers of one method; architectures know no methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch import nn as tnn
+
+from pscnn import nn
+from pscnn.groups import C, Group, direct_sum
+from pscnn.likelihood import Likelihood
+from pscnn.nn import FieldType
+
+METHODS = ("cnn", "scnn", "restricted", "rpp", "p-scnn")
+EQUIVARIANT_PENALTY = 1e-5
+PLAIN_PENALTY = 1e-3
+
+
+class ResidualPathway(tnn.Module):
+    """Residual pathway priors: an equivariant layer plus a free one of the same size, each with its own penalty.
+
+    The penalty 1e-5·‖equivariant‖² + 1e-3·‖free‖² is what Gaussian priors of variance 1e5 and 1e3 add to the loss. Both
+    paths are linear in their kernels, so one convolution with the sum of the kernels computes both.
+    """
+
+    def __init__(self, equivariant: nn.Conv2d | nn.Conv3d, free: tnn.Conv2d | tnn.Conv3d) -> None:
+        super().__init__()
+        self.in_type, self.out_type = equivariant.in_type, equivariant.out_type
+        self.equivariant, self.free = equivariant, free
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both paths."""
+        bias = self.equivariant.full_bias()
+        if bias is not None and self.free.bias is not None:
+            bias = bias + self.free.bias
+        return self.equivariant.convolve(x, self.equivariant.kernel() + self.free.weight, bias)
+
+    def penalty(self) -> Tensor:
+        """The negative logarithm of the prior, up to a constant."""
+        total = self.equivariant.weight.new_zeros(())
+        for factor, path in ((EQUIVARIANT_PENALTY, self.equivariant), (PLAIN_PENALTY, self.free)):
+            for parameter in path.parameters():
+                total = total + factor * parameter.square().sum()
+        return total
+
+
+class SteerableKit:
+    """Builds the layers of the steerable methods; remembers the type of the features built so far.
+
+    Args:
+        method: "scnn", "restricted", "rpp" or "p-scnn".
+        group: H.
+        bandlimit: L of the densities ("p-scnn").
+        nonlinearity: "gated" or "fourier".
+        channels: Scalar channels of the input.
+        density: Further options of ``Likelihood``, such as ``alignment="construction"``.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        group: Group,
+        bandlimit: int,
+        nonlinearity: str,
+        channels: int,
+        density: dict[str, Any],
+    ) -> None:
+        self.method, self.bandlimit, self.nonlinearity, self.density = method, bandlimit, nonlinearity, density
+        self.fields = FieldType(group, channels * [group.trivial])
+
+    @property
+    def group(self) -> Group:
+        """The group of the features built so far."""
+        return self.fields.group
+
+    @property
+    def highest(self) -> int:
+        """The highest frequency of features: 4 in the plane, 3 for SO(3), 2 for O(3), less for small finite groups."""
+        limit = 4 if self.group.dimension == 2 else 2 if self.group.name == "O(3)" else 3
+        return limit if self.group.max_frequency is None else min(limit, self.group.max_frequency)
+
+    def prepare(self, size: int) -> list[tnn.Module]:
+        """Resize to an odd size and, in the plane, cut out the disk."""
+        layers: list[tnn.Module] = [nn.Upsample(self.fields, size)]
+        if self.group.dimension == 2:
+            layers.append(nn.DiskMask(self.fields, size))
+        return layers
+
+    def convolution(self, out: FieldType, kernel: int, stride: int, padding: int, bias: bool = True) -> tnn.Module:
+        """One convolution of the method."""
+        make = nn.Conv2d if self.group.dimension == 2 else nn.Conv3d
+        likelihood = Likelihood(self.group, self.bandlimit, **self.density) if self.method == "p-scnn" else None
+        layer = make(self.fields, out, kernel, stride, padding, bias=bias, likelihood=likelihood)
+        if self.method != "rpp":
+            return layer
+        plain = tnn.Conv2d if self.group.dimension == 2 else tnn.Conv3d
+        return ResidualPathway(layer, plain(self.fields.size, out.size, kernel, stride, padding, bias=bias))
+
+    def block(self, copies: int, frequency: int, kernel: int, stride: int, padding: int) -> list[tnn.Module]:
+        """Convolution, normalisation, nonlinearity."""
+        frequency = min(frequency, self.highest)
+        activation: nn.GatedNonlinearity | nn.FourierPointwise
+        if self.nonlinearity == "gated":
+            field = direct_sum(list(self.group.irreps(frequency)))
+            activation = nn.GatedNonlinearity(FieldType(self.group, copies * [field]))
+        else:
+            fields = FieldType(self.group, copies * [self.group.functions(frequency)])
+            activation = nn.FourierPointwise(fields, degree=2 * frequency)
+        layer = self.convolution(activation.in_type, kernel, stride, padding)
+        self.fields = activation.out_type
+        return [layer, nn.BatchNorm(activation.in_type), activation]
+
+    def pool(self, stride: int, padding: int) -> list[tnn.Module]:
+        """Anti-aliased pooling."""
+        return [nn.AvgPoolAntialiased(self.fields, stride, padding)]
+
+    def restrict(self) -> list[tnn.Module]:
+        """Where the restricted network gives up all symmetry."""
+        if self.method != "restricted":
+            return []
+        layer = nn.Restriction(self.fields, C(1))
+        self.fields = layer.out_type
+        return [layer]
+
+    def final(self, channels: int, invariant: bool) -> tuple[list[tnn.Module], int]:
+        """A 1×1 convolution to invariant features, or to as many of all irreps, and their number."""
+        if invariant:
+            out = FieldType(self.group, channels * [self.group.trivial])
+        else:
+            field = direct_sum(list(self.group.irreps(self.highest)))
+            out = FieldType(self.group, channels // 4 * [field])
+        layer = self.convolution(out, 1, 1, 0, bias=False)
+        self.fields = out
+        return [layer], out.size
+
+
+class PlainKit:
+    """Builds the plain CNN's layers: the same stages with free convolutions, batch norm and ELU."""
+
+    def __init__(self, dimension: int, channels: int) -> None:
+        self.dimension, self.channels = dimension, channels
+
+    def prepare(self, size: int) -> list[tnn.Module]:
+        """Resize to an odd size."""
+        return [tnn.Upsample(size=(size,) * self.dimension, mode="nearest")]
+
+    def _convolution(self, out: int, kernel: int, stride: int, padding: int) -> tnn.Module:
+        make = tnn.Conv2d if self.dimension == 2 else tnn.Conv3d
+        layer = make(self.channels, out, kernel, stride, padding)
+        self.channels = out
+        return layer
+
+    def block(self, copies: int, frequency: int, kernel: int, stride: int, padding: int) -> list[tnn.Module]:
+        """Convolution, normalisation, nonlinearity."""
+        norm = tnn.BatchNorm2d if self.dimension == 2 else tnn.BatchNorm3d
+        return [self._convolution(copies, kernel, stride, padding), norm(copies), tnn.ELU()]
+
+    def pool(self, stride: int, padding: int) -> list[tnn.Module]:
+        """Average pooling."""
+        return [tnn.AvgPool2d(5, stride, padding) if self.dimension == 2 else tnn.AvgPool3d(5, stride, padding)]
+
+    def restrict(self) -> list[tnn.Module]:
+        """There is no symmetry to give up."""
+        return []
+
+    def final(self, channels: int, invariant: bool) -> tuple[list[tnn.Module], int]:
+        """A 1×1 convolution."""
+        return [self._convolution(channels, 1, 1, 0)], channels
+
+
+def penalty(model: tnn.Module) -> Tensor | None:
+    """What a model's priors add to the loss: the sum over its residual pathways, None if it has none."""
+    terms = [module.penalty() for module in model.modules() if isinstance(module, ResidualPathway)]
+    return sum(terms[1:], terms[0]) if terms else None

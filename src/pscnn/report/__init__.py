@@ -1,0 +1,9 @@
+"""Plots, text summaries and the HTML report. Pictures need the extra ``plots``."""
+
+from __future__ import annotations
+
+from pscnn.report._density import density_curves, density_figure
+from pscnn.report._summary import LayerSummary, layer_summaries, summary
+from pscnn.report._terminal import density_chart
+
+__all__ = ["LayerSummary", "density_chart", "density_curves", "density_figure", "layer_summaries", "summary"]

@@ -1,0 +1,83 @@
+"""Pictures of densities on groups of the plane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from pscnn._extras import require
+from pscnn._regularization import likelihoods
+from pscnn._types import Array
+from pscnn.groups import MIRROR, Axial, Group, PlanarGroup, rotation
+from pscnn.likelihood import Likelihood
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROTATIONS, REFLECTIONS = "#0072B2", "#D55E00"  # distinguishable with any kind of colour vision
+
+
+def _planar(group: Group) -> PlanarGroup | None:
+    inner = group.planar if isinstance(group, Axial) else group
+    return inner if isinstance(inner, PlanarGroup) else None
+
+
+@torch.no_grad()
+def density_curves(likelihood: Likelihood, points: int = 181) -> dict[str, tuple[Array, Array]]:
+    """λ over rotation angles (degrees), for rotations and, if H has them, for reflections R(θ)·mirror.
+
+    Finite groups give their elements, continuous ones ``points`` angles from −180° to 180°.
+    """
+    planar = _planar(likelihood.group)
+    if planar is None:
+        raise ValueError(f"curves exist for groups of the plane, not for {likelihood.group.name}")
+    if planar.rotations is None:
+        angles = np.linspace(-np.pi, np.pi, points)
+    else:
+        angles = 2 * np.pi * np.arange(planar.rotations) / planar.rotations
+    out = {}
+    for name, factor in (("rotations", np.eye(2)), ("reflections", MIRROR)):
+        if name == "rotations" or planar.reflections:
+            elements = rotation(angles) @ factor
+            lifted = likelihood.group.lift(elements) if isinstance(likelihood.group, Axial) else elements
+            out[name] = (np.degrees(angles), likelihood.density(lifted).cpu().double().numpy())
+    return out
+
+
+def density_figure(model: nn.Module) -> Figure:
+    """One panel per learnt density, rotations and reflections in two colours; uniform is the dashed line at 1."""
+    require("matplotlib", "plots", "Drawing densities")
+    from matplotlib.figure import Figure
+
+    found = {name: lam for name, lam in likelihoods(model).items() if _planar(lam.group) is not None}
+    if not found:
+        raise ValueError("this model has no learnt densities on groups of the plane to draw")
+    figure = Figure(figsize=(2.1 * len(found) + 0.4, 2.3), layout="constrained")
+    axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+    for number, (axis, (name, lam)) in enumerate(zip(axes, found.items(), strict=True), 1):
+        for (kind, (angles, values)), colour in zip(
+            density_curves(lam).items(), (ROTATIONS, REFLECTIONS), strict=False
+        ):
+            if _is_finite(lam):
+                shift = -6 if kind == "rotations" else 6
+                axis.bar(angles + shift, values, width=12, color=colour, label=kind)
+            else:
+                axis.plot(angles, values, color=colour, lw=1.6, ls="-" if kind == "rotations" else "--", label=kind)
+        axis.axhline(1, color="0.6", lw=0.8, ls=":")
+        axis.set_title(f"layer {number} ({name})", fontsize=9)
+        axis.set_xlabel("angle (°)", fontsize=8)
+        axis.tick_params(labelsize=7)
+        axis.spines[["top", "right"]].set_visible(False)
+        if not _is_finite(lam):
+            axis.set_xticks([-180, -90, 0, 90, 180])
+    axes[0].set_ylim(bottom=0)
+    axes[0].set_ylabel("density λ", fontsize=8)
+    axes[0].legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _is_finite(lam: Likelihood) -> bool:
+    return lam.group.order is not None

@@ -1,0 +1,43 @@
+"""Training: the objective, the run and its folder. Needs the extra ``training``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pscnn.training._config import Config, ConfigError
+    from pscnn.training._data import DoubleDigitData
+    from pscnn.training._module import Classification
+    from pscnn.training._run import RunError, evaluate, load, read_config, start, train
+
+__all__ = [
+    "Classification",
+    "Config",
+    "ConfigError",
+    "DoubleDigitData",
+    "RunError",
+    "evaluate",
+    "load",
+    "read_config",
+    "start",
+    "train",
+]
+_HOMES = {
+    "Config": "_config",
+    "ConfigError": "_config",
+    "DoubleDigitData": "_data",
+    "Classification": "_module",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: reading a configuration must not take the seconds that Lightning's import takes."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pscnn._extras import require
+
+    home = _HOMES.get(name, "_run")
+    for module in ("yaml",) if home == "_config" else ("yaml", "lightning", "torchmetrics"):
+        require(module, "training", "Training")
+    return getattr(importlib.import_module(f"pscnn.training.{home}"), name)

@@ -1,0 +1,103 @@
+"""Feeds double digits to Lightning: rows travel to the device, images are made there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import lightning
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from pscnn.data import ddmnist
+from pscnn.data._digits import SPLITS
+from pscnn.training._config import Config
+
+EVAL_BATCH = 500
+
+
+Rows = tuple[str, Tensor, int]
+"""What travels to the device: the split, row numbers, and the seed of their augmentation."""
+
+
+class _Batches(Sampler[Rows]):
+    """Batches of row numbers with seeds, which depend on seed and epoch alone, so that resuming changes nothing.
+
+    In distributed training every process takes its share of each batch's rows.
+    """
+
+    def __init__(self, split: str, rows: int, batch_size: int, seed: int, rank: int, processes: int) -> None:
+        self.split, self.rows, self.batch_size, self.seed = split, rows, batch_size, seed
+        self.rank, self.processes, self.epoch = rank, processes, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning before each epoch."""
+        self.epoch = epoch if self.split == "train" else 0
+
+    def __len__(self) -> int:
+        return -(-self.rows // (self.batch_size * self.processes))
+
+    def __iter__(self) -> Iterator[Rows]:
+        order = torch.arange(self.rows)
+        stream = 1_000_003 * (SPLITS.index(self.split) + len(SPLITS) * self.seed) + self.epoch
+        if self.split == "train":
+            order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(stream))
+        for number, batch in enumerate(order.split(self.batch_size * self.processes)):
+            if len(batch) < self.processes:  # so that no process is without rows
+                batch = batch.repeat(self.processes)[: self.processes]
+            seed = (1_000_003 * stream + number) * 1024 + self.rank
+            yield self.split, batch[self.rank :: self.processes], seed % 2**63
+
+
+class _Passing(Dataset[Rows]):
+    """Hands on what the sampler gives."""
+
+    def __getitem__(self, item: Rows) -> Rows:
+        return item
+
+
+class DoubleDigitData(lightning.LightningDataModule):
+    """Training images are drawn anew each epoch; validation and test images stay the same.
+
+    Args:
+        config: The run's settings.
+        folder: Data folder.
+    """
+
+    def __init__(self, config: Config, folder: str | Path | None = None) -> None:
+        super().__init__()
+        self.config, self.folder = config, folder
+        self.splits: dict[str, ddmnist.DoubleDigits] = {}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Load the digits; before training, so that a missing data set is noticed at once."""
+        if self.splits:
+            return
+        c = self.config
+        counts = {"train": c.train_per_class, "validation": c.validation_per_class, "test": c.test_per_class}
+        self.splits = ddmnist.load(c.source, c.symmetry, seed=c.seed, size=c.size, per_class=counts, folder=self.folder)
+
+    def _loader(self, split: str, batch_size: int) -> DataLoader[Rows]:
+        rank = self.trainer.global_rank if self.trainer else 0
+        processes = self.trainer.world_size if self.trainer else 1
+        sampler = _Batches(split, len(self.splits[split]), batch_size, self.config.seed, rank, processes)
+        return DataLoader(_Passing(), sampler=sampler, batch_size=None)
+
+    def train_dataloader(self) -> DataLoader[Rows]:
+        """Batches in a new order each epoch."""
+        return self._loader("train", self.config.batch_size)
+
+    def val_dataloader(self) -> DataLoader[Rows]:
+        """Batches in order."""
+        return self._loader("validation", EVAL_BATCH)
+
+    def test_dataloader(self) -> DataLoader[Rows]:
+        """Batches in order."""
+        return self._loader("test", EVAL_BATCH)
+
+    def on_after_batch_transfer(self, batch: Rows, dataloader_idx: int) -> tuple[Tensor, Tensor]:
+        """Make the images, on the device on which the rows have arrived."""
+        split, rows, seed = batch
+        digits = self.splits[split]
+        return digits.images(rows, seed), digits.labels[rows]

@@ -1,0 +1,100 @@
+"""The training step: task loss, alignment error, KL divergence, and the priors of residual pathways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
+
+from pscnn import models
+from pscnn._regularization import regularization
+from pscnn.groups import parse
+from pscnn.training._config import Config
+
+
+class Classification(lightning.LightningModule):
+    """L = cross-entropy + α_align · alignment + α_KL · KL (+ penalty of the residual pathways) (paper, Appendix F.4).
+
+    Args:
+        config: The run's settings.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.model = models.build(
+            "ddmnist",
+            config.method,
+            parse(config.group),
+            bandlimit=config.bandlimit,
+            nonlinearity=config.nonlinearity,
+            invariant=config.invariant,
+            size=config.size,
+            width=config.width,
+            density={"alignment": config.alignment},
+        )
+        self.accuracy = MulticlassAccuracy(100, average="micro")
+        self.confusion = MulticlassConfusionMatrix(100)
+        # The whole objective is compiled, not only the network: the densities are many small operations.
+        self._objective = torch.compile(self.objective) if config.compile else self.objective
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores."""
+        return self.model(x)
+
+    def objective(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The loss and its terms."""
+        scores = self.model(x)
+        terms = {"task": F.cross_entropy(scores.float(), y)}
+        total = terms["task"]
+        if self.config.method == "p-scnn":
+            terms["alignment"], terms["kl"] = regularization(self.model)
+            total = total + self.config.align_weight * terms["alignment"] + self.config.kl_weight * terms["kl"]
+        penalty = models.penalty(self.model)
+        if penalty is not None:
+            terms["penalty"] = penalty
+            total = total + penalty
+        return {"loss": total, **terms}
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """One step of the objective."""
+        x, y = batch
+        values = self._objective(x, y)
+        self.log_dict(
+            {f"train/{name}": value.detach() for name, value in values.items()},
+            on_step=False,
+            on_epoch=True,
+            batch_size=len(y),
+            sync_dist=True,
+        )
+        return values["loss"]
+
+    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
+        x, y = batch
+        scores = self.model(x).float()
+        self.accuracy(scores, y)
+        self.log(f"{split}/accuracy", self.accuracy, on_step=False, on_epoch=True)
+        self.log(f"{split}/loss", F.cross_entropy(scores, y), on_epoch=True, batch_size=len(y), sync_dist=True)
+        return scores
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Accuracy and loss."""
+        self._evaluate(batch, "validation")
+
+    def on_test_start(self) -> None:
+        """Start counting anew."""
+        self.confusion.reset()
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Accuracy, loss and the confusion matrix."""
+        scores = self._evaluate(batch, "test")
+        self.confusion.update(scores, batch[1])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam, as in the paper."""
+        fused: dict[str, Any] = {"fused": True} if self.device.type == "cuda" else {}
+        return torch.optim.Adam(self.parameters(), lr=self.config.lr, **fused)

@@ -1,0 +1,331 @@
+"""A run and its folder: configuration, versions, metrics, checkpoints, densities, result."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import pickle
+import platform
+import signal
+import subprocess
+import time
+import warnings
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import lightning
+import numpy as np
+import torch
+import yaml
+from lightning.pytorch import callbacks, loggers
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+
+from pscnn._regularization import likelihoods
+from pscnn.training._config import Config, ConfigError
+from pscnn.training._data import DoubleDigitData
+from pscnn.training._module import Classification
+
+LAST, BEST = "last.ckpt", "best.ckpt"
+
+
+class RunError(Exception):
+    """A run's folder cannot be used; the message says why and what to do."""
+
+
+class _AtomicFiles(TorchCheckpointIO):
+    """Writes a checkpoint beside its place and moves it there, so that a killed run never leaves half a file."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        target = Path(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            super().save_checkpoint(checkpoint, partial, storage_options)
+            os.replace(partial, target)
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+            partial.unlink(missing_ok=True)
+            raise RunError(
+                f"cannot write {target}: {error}. Free some space; the last complete epoch is kept, "
+                f"continue with: pscnn train --resume {target.parent}"
+            ) from error
+
+
+class _Recorder(callbacks.Callback):
+    """After each epoch: one line of metrics, the best and the last checkpoint, densities for TensorBoard."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.best = -1.0
+        self.best_epoch = -1
+        self.started = time.monotonic()
+        self.history: list[dict[str, Any]] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "best_epoch": self.best_epoch, "history": self.history}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best, self.best_epoch, self.history = state["best"], state["best_epoch"], state["history"]
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        self.started = time.monotonic()
+
+    # Validation ends before the training epoch does; the averages of both are complete here.
+    def on_train_epoch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        row = {"epoch": trainer.current_epoch, "seconds": round(time.monotonic() - self.started, 3), **metrics}
+        self.history.append(row)
+        better = metrics["validation/accuracy"] > self.best
+        if better:
+            self.best, self.best_epoch = metrics["validation/accuracy"], trainer.current_epoch
+        if trainer.is_global_zero:
+            _write_text(self.folder / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in self.history))
+        if better:
+            trainer.save_checkpoint(self.folder / BEST, weights_only=True)
+        trainer.save_checkpoint(self.folder / LAST)
+        self._draw(trainer, module)
+
+    def _draw(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+        last = trainer.current_epoch + 1 == trainer.max_epochs
+        if not likelihoods(module) or not trainer.is_global_zero or (trainer.current_epoch % 10 and not last):
+            return
+        try:
+            from pscnn.report import density_figure
+
+            figure = density_figure(module)
+        except ImportError:
+            return  # training goes on without pictures
+        for logger in trainer.loggers:
+            if isinstance(logger, loggers.TensorBoardLogger):
+                logger.experiment.add_figure("densities", figure, trainer.current_epoch)
+
+
+def new_folder(root: str | Path, name: str) -> Path:
+    """A folder that did not exist: ``root/name``, or with a number behind it."""
+    root = Path(root)
+    for number in range(1, 10000):
+        folder = root / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunError(f"cannot make the folder {folder}: {error.strerror}. Choose another with --runs") from None
+        return folder
+    raise RunError(f"{root} holds too many runs named {name}")
+
+
+def start(config: Config, root: str | Path = "runs", name: str | None = None) -> Path:
+    """Make a run's folder with its configuration and versions, and return it."""
+    name = name or f"{config.method}-{config.group.replace('(', '').replace(')', '')}-{config.symmetry}"
+    folder = new_folder(Path(root) / "ddmnist", f"{name}-seed{config.seed}")
+    _write_text(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+    _write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
+    return folder
+
+
+def read_config(folder: str | Path) -> Config:
+    """The configuration of a run."""
+    path = Path(folder) / "config.yaml"
+    if not path.exists():
+        raise RunError(f"{folder} is not a run: it has no config.yaml")
+    try:
+        return Config.from_dict(Config.read(path))
+    except ConfigError as error:
+        raise RunError(f"{path}: {error}") from None
+
+
+def train(
+    folder: str | Path,
+    data_dir: str | Path | None = None,
+    *,
+    accelerator: str = "auto",
+    devices: int | str = 1,
+    progress: bool = True,
+    epochs: int | None = None,
+) -> dict[str, Any]:
+    """Train a run to its end, from its last complete epoch if it has one, test its best epoch, and save the result.
+
+    Args:
+        folder: A run's folder, from ``start``.
+        data_dir: Data folder.
+        accelerator: "auto", "cpu" or "gpu".
+        devices: How many; several train in parallel (DDP).
+        progress: Whether to show a progress bar.
+        epochs: Stop after this many epochs instead of the configuration's; the run can be continued.
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    data = DoubleDigitData(config, data_dir)
+    data.setup()
+    lightning.seed_everything(config.seed, verbose=False)
+    if config.compile:
+        torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
+    module = Classification(config)
+    recorder = _Recorder(folder)
+    with _quiet():
+        trainer = _trainer(config, folder, recorder, accelerator, devices, progress, epochs)
+    last = folder / LAST
+    if last.exists():
+        _check_readable(last)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with _quiet():
+            trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
+    except SystemExit:  # what Lightning makes of Ctrl-C, after it has told the system to ignore further ones
+        signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None
+    if epochs is not None and epochs < config.epochs:
+        return {}
+    return evaluate(folder, data_dir, accelerator=accelerator, recorder=recorder)
+
+
+def load(folder: str | Path, which: str = BEST) -> Classification:
+    """The trained network of a run, in eval mode on the CPU: its best epoch, or ``last.ckpt``."""
+    folder = Path(folder)
+    config = read_config(folder)
+    path = folder / which
+    if not path.exists():
+        raise RunError(f"{folder} has no finished epoch yet: train it with: pscnn train --resume {folder}")
+    state = _check_readable(path)
+    module = Classification(config)
+    module.load_state_dict(state["state_dict"])
+    return module.eval()
+
+
+def evaluate(
+    folder: str | Path,
+    data_dir: str | Path | None = None,
+    *,
+    accelerator: str = "auto",
+    recorder: _Recorder | None = None,
+) -> dict[str, Any]:
+    """Test the best epoch of a run and write ``result.json``, ``confusion.npy`` and ``densities.npz``."""
+    folder = Path(folder)
+    module = load(folder)
+    config = module.config
+    data = DoubleDigitData(config, data_dir)
+    data.setup()
+    with _quiet():
+        trainer = _trainer(config, folder, None, accelerator, 1, False, None)
+    with _quiet():
+        metrics = trainer.test(module, datamodule=data, verbose=False)[0]
+    history = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    best = max(history, key=lambda row: (row["validation/accuracy"], -row["epoch"]))
+    result = {
+        "test_accuracy": metrics["test/accuracy"],
+        "test_loss": metrics["test/loss"],
+        "validation_accuracy": best["validation/accuracy"],
+        "best_epoch": best["epoch"],
+        "epochs": len(history),
+        "parameters": sum(p.numel() for p in module.model.parameters()),
+        "seconds": round(sum(row["seconds"] for row in history), 1),
+        "device": _device_name(trainer),
+    }
+    np.save(folder / "confusion.npy", module.confusion.compute().cpu().numpy())
+    densities = {name: lam.coefficients.detach().cpu().numpy() for name, lam in likelihoods(module.model).items()}
+    np.savez(folder / "densities.npz", **densities)  # type: ignore[arg-type]
+    _write_text(folder / "result.json", json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def _trainer(
+    config: Config,
+    folder: Path,
+    recorder: _Recorder | None,
+    accelerator: str,
+    devices: int | str,
+    progress: bool,
+    epochs: int | None,
+) -> lightning.Trainer:
+    torch.set_float32_matmul_precision("highest" if config.precision == "fp32" else "high")
+    torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
+    several = devices not in (1, "1")
+    found: list[Any] = [recorder] if recorder else []
+    if progress:
+        found.append(callbacks.RichProgressBar(leave=False))
+    logger = loggers.TensorBoardLogger(folder, name="", version="tensorboard") if recorder else False
+    return lightning.Trainer(
+        accelerator=accelerator,
+        devices=devices,
+        strategy="ddp" if several else "auto",
+        max_epochs=epochs or config.epochs,
+        precision="bf16-mixed" if config.precision == "bf16" else "32-true",
+        callbacks=found,
+        logger=logger,
+        plugins=[_AtomicFiles()],
+        enable_checkpointing=False,
+        enable_progress_bar=progress,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,
+        benchmark=True,
+        default_root_dir=folder,
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Lightning's greetings, and warnings about its own internals, off the screen."""
+    names = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
+    levels = [logging.getLogger(name).level for name in names]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="lightning.*")
+        warnings.filterwarnings("ignore", message=".*(LeafSpec|does not have many workers|torch.jit).*")
+        for name in names:
+            logging.getLogger(name).setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for name, level in zip(names, levels, strict=True):
+                logging.getLogger(name).setLevel(level)
+
+
+def _check_readable(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False)
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        raise RunError(
+            f"{path} is damaged and cannot be read ({type(error).__name__}). "
+            f"Delete it to continue from {'the best epoch' if path.name == LAST else 'nothing'}, or start a new run"
+        ) from error
+    return state
+
+
+def _device_name(trainer: lightning.Trainer) -> str:
+    if trainer.strategy.root_device.type == "cuda":
+        return torch.cuda.get_device_name(trainer.strategy.root_device)
+    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def _environment() -> dict[str, Any]:
+    versions = {}
+    for package in ("pscnn", "torch", "lightning", "numpy", "scipy", "torchmetrics"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    here = Path(__file__).parent
+    git = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "versions": versions,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "git": git.stdout.strip() or None,
+        "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def _write_text(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise RunError(f"cannot write {path}: {error.strerror}") from None
