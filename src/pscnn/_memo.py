@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -14,10 +14,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def memo(function: F) -> F:
     """``functools.cache`` for functions that return arrays: those are made read-only, since all callers share them."""
 
+    @wraps(function)
     def frozen(*args: Any) -> Any:
         return _freeze(function(*args))
 
-    frozen.__doc__, frozen.__name__ = function.__doc__, function.__name__
     return cast(F, cache(frozen))
 
 

@@ -1,6 +1,6 @@
 """Double digits: pairs of digits that may turn and flip one by one, but not as a pair (paper, Appendix F.1.2).
 
-The class is 10 · left + right. Each digit is transformed by a random element of its own symmetry group; turning the
+The class is 10 · left + right (with all ten digits). Each digit is transformed by a random element of its own symmetry group; turning the
 whole image by 180° or mirroring it would exchange the digits and so change the class. Images are drawn anew each epoch,
 in batch, on the device that trains.
 
@@ -35,23 +35,26 @@ class DoubleDigits:
 
     Args:
         digits: Where to draw single digits from.
-        per_class: Images per class of 100.
+        per_class: Images per class.
         symmetry: One of ``SYMMETRIES``.
         seed: Seeds the choice of digits (with replacement).
+        kinds: Use the digits 0 to kinds − 1; the number of classes is its square.
     """
 
-    def __init__(self, digits: Digits, per_class: int, symmetry: str, seed: int) -> None:
+    def __init__(self, digits: Digits, per_class: int, symmetry: str, seed: int, kinds: int = 10) -> None:
         if symmetry not in SYMMETRIES:
             raise ValueError(f"unknown digit symmetry {symmetry!r}: use one of {', '.join(SYMMETRIES)}")
         if per_class < 1:
             raise ValueError(f"needs at least one image per class, got {per_class}")
+        if not 2 <= kinds <= 10:
+            raise ValueError(f"needs 2 to 10 kinds of digits, got {kinds}")
         self.symmetry = symmetry
         self.bank = digits.images
         generator = torch.Generator().manual_seed(seed)
-        self.labels = torch.arange(100).repeat_interleave(per_class)
-        pools = [torch.nonzero(digits.labels == d)[:, 0] for d in range(10)]
+        self.labels = torch.arange(kinds**2).repeat_interleave(per_class)
+        pools = [torch.nonzero(digits.labels == d)[:, 0] for d in range(kinds)]
         self.pairs = torch.empty(len(self.labels), 2, dtype=torch.long)
-        for side, wanted in enumerate((self.labels // 10, self.labels % 10)):
+        for side, wanted in enumerate((self.labels // kinds, self.labels % kinds)):
             for digit, pool in enumerate(pools):
                 rows = torch.nonzero(wanted == digit)[:, 0]
                 self.pairs[rows, side] = pool[torch.randint(len(pool), (len(rows),), generator=generator)]
@@ -116,6 +119,7 @@ def load(
     seed: int,
     size: int = 56,
     per_class: dict[str, int] | None = None,
+    kinds: int = 10,
     folder: str | Path | None = None,
 ) -> dict[str, DoubleDigits]:
     """The three splits, made of disjoint digits.
@@ -126,6 +130,7 @@ def load(
         seed: Seeds the choice of pairs.
         size: Side length of the images, 56 or 28.
         per_class: Images per class of each split; 100, 20 and 50 as in the paper by default.
+        kinds: Use the digits 0 to kinds − 1 only, for smaller problems.
         folder: Data folder.
 
     Example:
@@ -138,5 +143,6 @@ def load(
     counts = {"train": 100, "validation": 20, "test": 50, **(per_class or {})}
     digits = load_digits(source, size // 2, folder)
     return {
-        split: DoubleDigits(digits[split], counts[split], symmetry, seed=4 * seed + k) for k, split in enumerate(SPLITS)
+        split: DoubleDigits(digits[split], counts[split], symmetry, seed=4 * seed + k, kinds=kinds)
+        for k, split in enumerate(SPLITS)
     }

@@ -22,6 +22,15 @@ SETTINGS: dict[str, Any] = {
     "group": "O(2)",
     "source": "digits",
     "symmetry": "O2",
+    "kinds": 4,
+    "size": 28,
+    "width": 0.2,
+    "train_per_class": 60,
+    "validation_per_class": 30,
+    "test_per_class": 60,
+    "epochs": 36,
+    "batch_size": 64,
+    "lr": 3e-3,
 }
 
 

@@ -44,8 +44,10 @@ class Axial(Group):
             raise ValueError(f"axis must be three numbers, not all zero, got {self.axis}")
         if self.reflections not in ("mirror", "turn"):
             raise ValueError(f"reflections must be 'mirror' or 'turn', got {self.reflections!r}")
-        # Rounded, so that axes of different lengths in one direction give equal groups.
-        x, y, z = (float(a) for a in np.round(axis / np.linalg.norm(axis), 12) + 0.0)
+        # Rounded, so that axes of different lengths in one direction give equal groups; once, so that it reads back.
+        if abs(np.linalg.norm(axis) - 1) > 1e-11:
+            axis = axis / np.linalg.norm(axis)
+        x, y, z = (float(a) for a in np.round(axis, 12) + 0.0)
         object.__setattr__(self, "axis", (x, y, z))
         if not self.planar.reflections:
             object.__setattr__(self, "reflections", "mirror")

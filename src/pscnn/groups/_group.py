@@ -24,7 +24,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The usual name, as ``parse`` reads it: ``"O(2)"``, ``"C(4)"``."""
+        """The usual name: ``"O(2)"``, ``"C(4)"``, ``"SO(2)@z"`` about an axis."""
 
     @property
     def order(self) -> int | None:

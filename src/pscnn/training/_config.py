@@ -36,9 +36,10 @@ class Config:
     alignment: str = _setting("soft", "Align densities by a loss (soft) or by construction.")
     source: str = _setting("digits", "Where digits come from: digits (bundled) or mnist.")
     symmetry: str = _setting("O2", f"How each digit may move: {', '.join(SYMMETRIES)}.")
+    kinds: int = _setting(10, "Use the digits 0 to kinds - 1; there are kinds x kinds classes.")
     size: int = _setting(56, "Side length of the images, 56 or 28.")
     width: float = _setting(1.0, "Multiplies the numbers of fields.")
-    train_per_class: int = _setting(100, "Training images per class (of 100 classes).")
+    train_per_class: int = _setting(100, "Training images per class.")
     validation_per_class: int = _setting(20, "Validation images per class.")
     test_per_class: int = _setting(50, "Test images per class.")
     epochs: int = _setting(50, "Passes over the training images.")
@@ -85,6 +86,8 @@ class Config:
         for name in ("bandlimit", "align_weight", "kl_weight", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if not 2 <= self.kinds <= 10:
+            raise ConfigError(f"kinds must lie between 2 and 10, got {self.kinds}")
         try:
             group = parse(self.group)
         except ValueError as error:

@@ -76,7 +76,9 @@ class DoubleDigitData(lightning.LightningDataModule):
             return
         c = self.config
         counts = {"train": c.train_per_class, "validation": c.validation_per_class, "test": c.test_per_class}
-        self.splits = ddmnist.load(c.source, c.symmetry, seed=c.seed, size=c.size, per_class=counts, folder=self.folder)
+        self.splits = ddmnist.load(
+            c.source, c.symmetry, seed=c.seed, size=c.size, per_class=counts, kinds=c.kinds, folder=self.folder
+        )
 
     def _loader(self, split: str, batch_size: int) -> DataLoader[Rows]:
         rank = self.trainer.global_rank if self.trainer else 0

@@ -35,10 +35,11 @@ class Classification(lightning.LightningModule):
             invariant=config.invariant,
             size=config.size,
             width=config.width,
+            classes=config.kinds**2,
             density={"alignment": config.alignment},
         )
-        self.accuracy = MulticlassAccuracy(100, average="micro")
-        self.confusion = MulticlassConfusionMatrix(100)
+        self.accuracy = MulticlassAccuracy(config.kinds**2, average="micro")
+        self.confusion = MulticlassConfusionMatrix(config.kinds**2)
         # The whole objective is compiled, not only the network: the densities are many small operations.
         self._objective = torch.compile(self.objective) if config.compile else self.objective
 

@@ -252,7 +252,7 @@ def _trainer(
     return lightning.Trainer(
         accelerator=accelerator,
         devices=devices,
-        strategy="ddp" if several else "auto",
+        strategy="ddp_spawn" if several else "auto",
         max_epochs=epochs or config.epochs,
         precision="bf16-mixed" if config.precision == "bf16" else "32-true",
         callbacks=found,

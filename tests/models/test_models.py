@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers import grid_elements
+
+import pscnn
+from pscnn import FieldType
+from pscnn.groups import parse
+from pscnn.models import METHODS, build, penalty
+
+GROUPS = ["C1", "C4", "D1", "D4", "SO(2)", "O(2)"]
+
+
+@pytest.mark.parametrize("size", [56, 28])
+@pytest.mark.parametrize("nonlinearity", ["gated", "fourier"])
+@pytest.mark.parametrize("method", ["scnn", "p-scnn"])
+@pytest.mark.parametrize("name", GROUPS)
+def test_networks_start_exactly_invariant(name: str, method: str, nonlinearity: str, size: int) -> None:
+    group = parse(name)
+    model = build("ddmnist", method, group, nonlinearity=nonlinearity, size=size, width=0.15).double()
+    x = torch.randn(2, 1, size, size, dtype=torch.float64)
+    model(x)
+    model.eval()
+    pscnn.testing.assert_equivariant(model, x, grid_elements(group), 1e-10, FieldType(group, [group.trivial]))
+
+
+@pytest.mark.parametrize("method", ["cnn", "restricted", "rpp"])
+def test_other_methods_are_not_invariant(method: str) -> None:
+    group = parse("O(2)")
+    model = build("ddmnist", method, group, size=28, width=0.2)
+    x = torch.randn(4, 1, 28, 28)
+    model(x)
+    model.eval()
+    error = pscnn.equivariance_error(model, x, grid_elements(group), FieldType(group, [group.trivial]))
+    assert error.max() > 1e-4
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("invariant", [True, False])
+def test_every_method_gives_scores_and_gradients(method: str, invariant: bool) -> None:
+    model = build("ddmnist", method, "C4", size=28, width=0.2, invariant=invariant, classes=7)
+    out = model(torch.randn(3, 1, 28, 28))
+    assert out.shape == (3, 7)
+    out.sum().backward()
+    assert all(p.grad is not None for n, p in model.named_parameters())
+
+
+def test_paper_sizes_of_the_o2_network() -> None:
+    model = build("ddmnist", "scnn", "O(2)")
+    channels = [m.out_type.size for m in model if isinstance(m, pscnn.nn.GatedNonlinearity)]
+    assert channels == [36, 96, 240, 360, 216]
+    assert model[-1].in_features == 48
+    assert len(pscnn.likelihoods(build("ddmnist", "p-scnn", "O(2)"))) == 6
+    assert build("ddmnist", "scnn", "O(2)", invariant=False)[-1].in_features == 120
+
+
+def test_restricted_networks_continue_without_symmetry() -> None:
+    model = build("ddmnist", "restricted", "O(2)", width=0.2)
+    groups = [m.out_type.group.name for m in model if isinstance(m, pscnn.nn.SteerableMap)]
+    assert groups == ["O(2)"] * 4 + ["C(1)"] * 2
+
+
+def test_residual_pathways_sum_two_layers_and_their_penalties() -> None:
+    model = build("ddmnist", "rpp", "C4", width=0.2)
+    first = next(m for m in model if hasattr(m, "penalty"))
+    x = torch.randn(2, 1, 57, 57)
+    torch.testing.assert_close(first(x), first.equivariant(x) + first.free(x), atol=1e-5, rtol=1e-5)
+    expected = 1e-5 * sum(p.square().sum() for p in first.equivariant.parameters())
+    expected = expected + 1e-3 * sum(p.square().sum() for p in first.free.parameters())
+    torch.testing.assert_close(first.penalty(), expected)
+    assert penalty(model).item() > first.penalty().item()
+    assert penalty(build("ddmnist", "cnn", width=0.2)) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"task": "imagenet"}, "unknown task 'imagenet'"),
+        ({"method": "gcnn"}, "unknown method 'gcnn': use one of cnn, scnn"),
+        ({"nonlinearity": "relu"}, "unknown nonlinearity 'relu'"),
+        ({"group": "SO(3)"}, r"needs a group of the plane, got SO\(3\)"),
+        ({"group": "banana"}, "unknown group 'banana'"),
+        ({"size": 32}, r"images of side \[28, 56\], got 32"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**{"task": "ddmnist", **arguments})  # type: ignore[arg-type]

@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from pscnn import likelihoods, training
+from pscnn.cli import app
+from pscnn.training import Config, ConfigError, RunError
+from pscnn.training import _run as run_module
+
+TINY: dict[str, Any] = {
+    "kinds": 2,
+    "size": 28,
+    "width": 0.1,
+    "train_per_class": 12,
+    "validation_per_class": 5,
+    "test_per_class": 5,
+    "epochs": 3,
+    "batch_size": 16,
+    "group": "C4",
+}
+
+
+@pytest.fixture(autouse=True)
+def _precision() -> Any:
+    """Runs choose a precision for the whole process; put it back."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    yield
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def tiny(**changes: Any) -> Config:
+    return Config(**{**TINY, **changes})
+
+
+def run(folder: Path, **options: Any) -> dict[str, Any]:
+    return training.train(folder, accelerator="cpu", progress=False, **options)
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def weights(folder: Path, which: str = "last.ckpt") -> dict[str, torch.Tensor]:
+    return torch.load(folder / which, weights_only=False)["state_dict"]
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = training.start(tiny(), tmp_path_factory.mktemp("runs"))
+    run(folder)
+    return folder
+
+
+def test_a_run_leaves_everything_that_defines_and_describes_it(finished: Path) -> None:
+    assert yaml.safe_load((finished / "config.yaml").read_text()) == tiny().to_dict()
+    environment = json.loads((finished / "environment.json").read_text())
+    assert environment["versions"]["torch"] == torch.__version__.split("+")[0] or "torch" in environment["versions"]
+    result = json.loads((finished / "result.json").read_text())
+    assert 0 <= result["test_accuracy"] <= 1
+    assert result["epochs"] == 3
+    rows = history(finished)
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    for name in ("train/loss", "train/task", "train/alignment", "train/kl", "validation/accuracy"):
+        assert np.isfinite(rows[-1][name])
+    assert result["validation_accuracy"] == max(row["validation/accuracy"] for row in rows)
+    confusion = np.load(finished / "confusion.npy")
+    assert confusion.sum() == 20
+    assert np.trace(confusion) / 20 == pytest.approx(result["test_accuracy"])
+    densities = np.load(finished / "densities.npz")
+    assert len(densities.files) == 6
+    assert list((finished / "tensorboard").glob("events*"))
+    assert not list(finished.glob(".*partial"))
+
+
+def test_training_learns_the_densities(finished: Path) -> None:
+    moved = [lam.coefficients.abs().max().item() for lam in likelihoods(training.load(finished)).values()]
+    assert max(moved) > 0
+
+
+def test_the_same_seed_gives_the_same_run(finished: Path, tmp_path: Path) -> None:
+    again = training.start(tiny(), tmp_path)
+    run(again)
+    assert history(again) == history(finished)
+    assert same(weights(again), weights(finished))
+    other = training.start(tiny(seed=1), tmp_path)
+    run(other)
+    assert history(other) != history(finished)
+
+
+def test_an_interrupted_run_resumes_exactly(finished: Path, tmp_path: Path) -> None:
+    folder = training.start(tiny(), tmp_path)
+    assert run(folder, epochs=1) == {}
+    torch.rand(7)  # the process's random state must not matter
+    run(folder, epochs=2)
+    result = run(folder)
+    assert history(folder) == history(finished)
+    assert same(weights(folder), weights(finished))
+    assert same(weights(folder, "best.ckpt"), weights(finished, "best.ckpt"))
+    expected = json.loads((finished / "result.json").read_text())
+    assert {k: v for k, v in result.items() if k != "seconds"} == {k: v for k, v in expected.items() if k != "seconds"}
+
+
+def test_a_finished_run_is_only_tested_again(finished: Path) -> None:
+    before = weights(finished)
+    assert run(finished)["epochs"] == 3
+    assert same(weights(finished), before)
+    assert training.evaluate(finished, accelerator="cpu")["test_accuracy"] == pytest.approx(
+        json.loads((finished / "result.json").read_text())["test_accuracy"]
+    )
+
+
+def test_runs_are_never_overwritten(tmp_path: Path) -> None:
+    folders = [training.start(tiny(), tmp_path, "mine") for _ in range(3)]
+    assert [f.name for f in folders] == ["mine-seed0", "mine-seed0-2", "mine-seed0-3"]
+
+
+@pytest.mark.parametrize("method", ["cnn", "scnn", "restricted", "rpp"])
+def test_every_method_trains(method: str, tmp_path: Path) -> None:
+    folder = training.start(tiny(method=method, epochs=1), tmp_path)
+    result = run(folder)
+    assert 0 <= result["test_accuracy"] <= 1
+    assert ("train/penalty" in history(folder)[0]) == (method == "rpp")
+
+
+def test_low_precision_and_construction_train(tmp_path: Path) -> None:
+    folder = training.start(tiny(precision="bf16", alignment="construction", epochs=1), tmp_path)
+    assert np.isfinite(run(folder)["test_loss"])
+
+
+def test_a_full_disk_keeps_the_last_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = training.start(tiny(), tmp_path)
+    run(folder, epochs=1)
+    before = weights(folder)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_module.os, "replace", full)
+    with pytest.raises(RunError, match="cannot write .*No space left"):
+        run(folder)
+    monkeypatch.undo()
+    assert same(weights(folder), before)
+    assert not list(folder.glob(".*partial"))
+    run(folder)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    folder = training.start(tiny(), tmp_path)
+    run(folder, epochs=1)
+    last = folder / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:1000])
+    with pytest.raises(RunError, match=r"last.ckpt is damaged and cannot be read"):
+        run(folder)
+    with pytest.raises(RunError, match="is not a run"):
+        training.load(tmp_path)
+    with pytest.raises(RunError, match="no finished epoch yet"):
+        training.load(training.start(tiny(), tmp_path))
+
+
+def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot make the folder"):
+        training.start(tiny(), tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epoch": 3}, "unknown setting 'epoch'; there are method, group"),
+        ({"epochs": "many"}, "epochs must be of type int, got 'many'"),
+        ({"epochs": 0}, "epochs must be positive"),
+        ({"lr": -1}, "lr must be positive"),
+        ({"kl_weight": -1}, "kl_weight must be 0 or more"),
+        ({"group": "O(4)"}, "unknown group"),
+        ({"group": "SO(3)"}, "group of the plane"),
+        ({"method": "magic"}, "method must be one of cnn"),
+        ({"kinds": 11}, "kinds must lie between 2 and 10"),
+        ({"invariant": 1}, "invariant must be of type bool"),
+    ],
+)
+def test_bad_settings_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Config.from_dict(values)
+
+
+class TestCommand:
+    cli = CliRunner()
+
+    def options(self, tmp_path: Path, **changes: Any) -> list[str]:
+        values = {**TINY, "epochs": 1, **changes}
+        listed = [text for k, v in values.items() for text in (f"--{k.replace('_', '-')}", str(v))]
+        return ["train", "ddmnist", "--runs", str(tmp_path), "--accelerator", "cpu", *listed]
+
+    def test_train_evaluate_inspect(self, tmp_path: Path) -> None:
+        done = self.cli.invoke(app, self.options(tmp_path))
+        assert done.exit_code == 0, done.output
+        folder = tmp_path / "ddmnist" / "p-scnn-C4-O2-seed0"
+        assert "test accuracy" in done.output
+        assert self.cli.invoke(app, ["evaluate", str(folder), "--accelerator", "cpu"]).exit_code == 0
+        shown = self.cli.invoke(app, ["inspect", str(folder)])
+        assert shown.exit_code == 0
+        assert "λ(180°)" in shown.output
+        assert "rotations, 0° … 270°" in shown.output
+
+    def test_config_file_and_options(self, tmp_path: Path) -> None:
+        file = tmp_path / "settings.yaml"
+        file.write_text(yaml.safe_dump({**TINY, "epochs": 2}))
+        done = self.cli.invoke(
+            app,
+            ["train", "ddmnist", "--config", str(file), "--epochs", "1", "--runs", str(tmp_path), "--name", "x"]
+            + ["--accelerator", "cpu", "--no-invariant"],
+        )
+        assert done.exit_code == 0, done.output
+        config = training.read_config(tmp_path / "ddmnist" / "x-seed0")
+        assert config.epochs == 1
+        assert config.invariant is False
+        assert config.kinds == 2
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["train", "ddmnist", "--group", "banana"], "unknown group 'banana'"),
+            (["train", "imagenet"], "unknown experiment 'imagenet'"),
+            (["train", "ddmnist", "--config", "missing.yaml"], "cannot read missing.yaml"),
+            (["train", "--resume", "nowhere"], "nowhere is not a run"),
+            (["evaluate", "nowhere"], "nowhere is not a run"),
+            (["inspect", "nowhere"], "nowhere is not a run"),
+        ],
+    )
+    def test_failures_are_one_message_and_a_non_zero_exit(self, arguments: list[str], message: str) -> None:
+        done = self.cli.invoke(app, arguments)
+        assert done.exit_code == 1
+        assert message in " ".join(done.output.split())
+        assert "Traceback" not in done.output
+
+    def test_config_files_are_checked(self, tmp_path: Path) -> None:
+        for text, message in (("epoch: 3", "unknown setting"), ("a: [", "not valid YAML"), ("[1]", "must hold settings")):
+            (tmp_path / "bad.yaml").write_text(text)
+            done = self.cli.invoke(app, ["train", "ddmnist", "--config", str(tmp_path / "bad.yaml")])
+            assert done.exit_code == 1
+            assert message in " ".join(done.output.split())
+
+    def test_missing_data_is_one_message(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        import pooch
+
+        monkeypatch.setattr(pooch, "retrieve", lambda *_, **__: (_ for _ in ()).throw(ConnectionError()))
+        done = self.cli.invoke(app, [*self.options(tmp_path, source="mnist"), "--data-dir", str(tmp_path)])
+        assert done.exit_code == 1
+        assert "could not be downloaded" in " ".join(done.output.split())
+
+    def test_version(self) -> None:
+        assert "pscnn 0." in self.cli.invoke(app, ["--version"]).output
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pscnn", *arguments]
+
+
+def wait_for_epochs(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
+    for _ in range(600):
+        if (folder / "last.ckpt").exists() and len(history(folder)) >= count:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    raise AssertionError("the run did not get anywhere")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_continues_from_its_last_epoch(how: signal.Signals, tmp_path: Path) -> None:
+    config = tiny(epochs=400)
+    folder = training.start(config, tmp_path)
+    arguments = command("train", "--resume", str(folder), "--accelerator", "cpu", "--no-progress")
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for_epochs(folder, 2, process)
+    os.kill(process.pid, how)
+    output, _ = process.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "Continue: pscnn train --resume" in output
+        assert "Traceback" not in output
+    done = len(history(folder))
+    run(folder, epochs=done + 1)
+    rows = history(folder)
+    assert [row["epoch"] for row in rows] == list(range(done + 1))
+    reference = training.start(config, tmp_path)
+    run(reference, epochs=done + 1)
+    assert history(reference) == rows
+    assert same(weights(reference), weights(folder))
+
+
+def test_two_processes_train_together(tmp_path: Path) -> None:
+    folder = training.start(tiny(epochs=2), tmp_path)
+    arguments = command("train", "--resume", str(folder), "--accelerator", "cpu", "--devices", "2", "--no-progress")
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(history(folder)) == 2
+    assert json.loads((folder / "result.json").read_text())["epochs"] == 2
