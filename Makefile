@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test lint format clean
+.PHONY: setup test lint format quickstart clean
 
 setup: $(VENV)/.ready
 
@@ -15,6 +15,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+
+quickstart: setup
+	$(BIN)/pscnn quickstart
 
 lint: setup
 	$(BIN)/ruff check .

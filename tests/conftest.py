@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from helpers import GROUPS
+
 from pscnn.groups import Group
 
 

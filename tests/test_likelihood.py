@@ -6,9 +6,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from helpers import random_likelihood
 
 import pscnn
-from helpers import random_likelihood
 from pscnn import Likelihood
 from pscnn.groups import O2, O3, SO2, SO3, C, D, Group, rotation
 

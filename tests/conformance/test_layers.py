@@ -10,8 +10,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-
-import pscnn
 from helpers import (
     GROUPS,
     convolution,
@@ -22,6 +20,8 @@ from helpers import (
     quotient_type,
     random_likelihood,
 )
+
+import pscnn
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import SO3, C, Group
 

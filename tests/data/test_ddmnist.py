@@ -85,7 +85,7 @@ def test_a_missing_data_set_says_what_to_do(tmp_path: Path, monkeypatch: pytest.
         raise ConnectionError
 
     monkeypatch.setattr(pooch, "retrieve", refuse)
-    with pytest.raises(DataError, match="could not be downloaded .*--source digits, which needs no download"):
+    with pytest.raises(DataError, match=r"could not be downloaded .*--source digits, which needs no download"):
         load_digits("mnist", 28, tmp_path)
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers import grid_elements, irrep_type, noise
 
 import pscnn
-from helpers import grid_elements, irrep_type, noise
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, SO2, SO3, C, D, Group, rotation
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers import convolution, function_type, grid_elements, irrep_type, noise, quotient_type, random_likelihood
 
 import pscnn
-from helpers import convolution, function_type, grid_elements, irrep_type, noise, quotient_type, random_likelihood
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, O3, SO2, SO3, C, D, Group
 from pscnn.kernels import SteerableBasis

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers import irrep_type, noise, random_likelihood
 
 import pscnn
-from helpers import irrep_type, noise, random_likelihood
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, SO2, SO3, C, D
 from pscnn.nn import _batch_norm

@@ -155,7 +155,7 @@ def test_a_full_disk_keeps_the_last_epoch(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(run_module.os, "replace", full)
-    with pytest.raises(RunError, match="cannot write .*No space left"):
+    with pytest.raises(RunError, match=r"cannot write .*No space left"):
         run(folder)
     monkeypatch.undo()
     assert same(weights(folder), before)
@@ -226,8 +226,10 @@ class TestCommand:
         file.write_text(yaml.safe_dump({**TINY, "epochs": 2}))
         done = self.cli.invoke(
             app,
-            ["train", "ddmnist", "--config", str(file), "--epochs", "1", "--runs", str(tmp_path), "--name", "x"]
-            + ["--accelerator", "cpu", "--no-invariant"],
+            [
+                *("train", "ddmnist", "--config", str(file), "--epochs", "1", "--runs", str(tmp_path)),
+                *("--name", "x", "--accelerator", "cpu", "--no-invariant"),
+            ],
         )
         assert done.exit_code == 0, done.output
         config = training.read_config(tmp_path / "ddmnist" / "x-seed0")
@@ -253,7 +255,11 @@ class TestCommand:
         assert "Traceback" not in done.output
 
     def test_config_files_are_checked(self, tmp_path: Path) -> None:
-        for text, message in (("epoch: 3", "unknown setting"), ("a: [", "not valid YAML"), ("[1]", "must hold settings")):
+        for text, message in (
+            ("epoch: 3", "unknown setting"),
+            ("a: [", "not valid YAML"),
+            ("[1]", "must hold settings"),
+        ):
             (tmp_path / "bad.yaml").write_text(text)
             done = self.cli.invoke(app, ["train", "ddmnist", "--config", str(tmp_path / "bad.yaml")])
             assert done.exit_code == 1

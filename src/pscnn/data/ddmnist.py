@@ -1,8 +1,8 @@
 """Double digits: pairs of digits that may turn and flip one by one, but not as a pair (paper, Appendix F.1.2).
 
-The class is 10 · left + right (with all ten digits). Each digit is transformed by a random element of its own symmetry group; turning the
-whole image by 180° or mirroring it would exchange the digits and so change the class. Images are drawn anew each epoch,
-in batch, on the device that trains.
+The class is 10 · left + right (with all ten digits). Each digit is transformed by a random element of its own symmetry
+group; turning the whole image by 180° or mirroring it would exchange the digits and so change the class. Images are
+drawn anew each epoch, in batch, on the device that trains.
 
 Differences from the paper, on purpose: validation and test digits are disjoint (its code draws both from the same
 digits); the rotation there and back that gives every digit the same interpolation artefacts is applied under every

@@ -90,7 +90,7 @@ _PAGE = """<!doctype html>
 </style>
 <h1>How much symmetry do double digits keep?</h1>
 <p>Each image is a pair of digits; each digit is rotated and mirrored at random. Rotating or mirroring the <em>pair</em>
-changes the answer, so a network that is equivariant throughout cannot tell 37 from 73. The partially equivariant
+changes the answer, so a network that is equivariant throughout cannot tell 12 from 21. The partially equivariant
 network starts fully equivariant and learns where to let go.</p>
 <table><tr><th>network</th><th>test accuracy</th><th>parameters</th><th>seconds</th></tr>{rows}</table>
 <h2>What the partially equivariant network kept</h2>

@@ -110,7 +110,7 @@ def summary(model: nn.Module) -> str:
     table = [["layer", "group", "kept", "entropy", "size", "align", *(f"λ({name})" for name in names)]]
     for row in rows:
         values = [f"{row.density[name]:.2f}" if name in row.density else "" for name in names]
-        numbers = [f"{x + 0.0:.2f}" for x in (abs(row.entropy) * -1 or 0.0, row.effective_size, row.alignment)]
+        numbers = [f"{x:.2f}".replace("-0.00", "0.00") for x in (row.entropy, row.effective_size, row.alignment)]
         table.append([row.name, row.group, " ".join(row.kept), *numbers, *values])
     widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
     lines = []

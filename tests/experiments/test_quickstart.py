@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pscnn.cli import app
+from pscnn.experiments import _quickstart
+
+
+def test_quickstart_trains_three_networks_and_writes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {
+        "epochs": 1,
+        "train_per_class": 4,
+        "validation_per_class": 2,
+        "test_per_class": 2,
+        "kinds": 2,
+        "width": 0.1,
+    }
+    monkeypatch.setattr(_quickstart, "SETTINGS", {**_quickstart.SETTINGS, **quick})
+    done = CliRunner().invoke(app, ["quickstart", "--runs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    for text in ("plain CNN", "SCNN", "P-SCNN", "full height is λ", "report:"):
+        assert text in done.output
+    page = (tmp_path / "quickstart" / "report.html").read_text()
+    assert page.count("<tr>") == 4
+    assert "data:image/svg+xml;base64," in page
+    assert "http" not in page.split("base64,")[0]

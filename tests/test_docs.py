@@ -1,0 +1,47 @@
+"""What the README says can be done by copy and paste."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_readme_example_runs(block: str) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "O(2)" in done.stdout
+
+
+def test_readme_links_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert (README.parent / target).exists(), target
+
+
+def test_importing_the_library_needs_no_extra() -> None:
+    program = (
+        "import sys\n"
+        "for name in ('lightning', 'torchmetrics', 'matplotlib', 'plotly', 'sklearn', 'pooch', 'typer', 'rich', 'e3nn',"
+        " 'yaml', 'ray'):\n    sys.modules[name] = None\n"
+        "import pscnn, pscnn.models, pscnn.data.ddmnist, pscnn.training, pscnn.report\n"
+        "pscnn.groups.SO3().irrep(2).tensor(pscnn.groups.SO3().irrep(1))\n"
+        "try:\n    pscnn.training.train\nexcept ImportError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pip install 'pscnn[training]'" in done.stdout
+
+
+def test_the_command_without_its_extra_is_one_sentence() -> None:
+    program = "import sys; sys.modules['typer'] = None; from pscnn.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("pip install 'pscnn[training]'")
+    assert "Traceback" not in done.stderr
