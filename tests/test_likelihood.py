@@ -225,6 +225,22 @@ def test_bad_group_and_references() -> None:
         Likelihood(SO2()).kl(None, form="exact")  # type: ignore[arg-type]
 
 
+def test_kl_is_exact_under_autocast() -> None:
+    a, b = random_likelihood(O2(), 2, 0.05), random_likelihood(O2(), 2, 0.05)
+    exact = a.kl(b).item()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert a.kl(b).item() == pytest.approx(exact, rel=1e-4)
+        assert a.density(O2().sample(3, seed=0)).dtype == torch.float32
+
+
+def test_density_is_zero_outside_its_support_and_defined_on_the_group_only() -> None:
+    lam = Likelihood(O2(), 2, support=C(4))
+    assert lam.density(rotation([0.0, 0.3])).tolist() == [1, 0]
+    assert lam.density(O2().identity).shape == (1,)
+    with pytest.raises(ValueError, match=r"not all given matrices are elements of C\(4\)"):
+        Likelihood(C(4)).density(rotation([0.3]))
+
+
 class TestRegularization:
     def test_means_over_distinct_densities_and_consecutive_pairs(self) -> None:
         a, b, c = (random_likelihood(O2(), dtype=F64) for _ in range(3))

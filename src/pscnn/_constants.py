@@ -47,7 +47,10 @@ def _tensor(array: AnyArray, like: Tensor) -> Tensor:
     key = (id(array), like.dtype, like.device)
     tensor = _shared.get(key)
     if tensor is None:
-        tensor = torch.tensor(array, dtype=like.dtype, device=like.device)  # a copy: the array is read-only
+        with torch.inference_mode(False):  # the tensor may be shared with models that train
+            tensor = torch.tensor(array, dtype=like.dtype, device=like.device)  # a copy: the array is read-only
+        if type(tensor) is not Tensor:  # made under a mode, for instance of fake tensors: not for others
+            return tensor
         tensor._source = array  # type: ignore[attr-defined]  # keeps the id from being reused while the tensor lives
         _shared[key] = tensor
     return tensor

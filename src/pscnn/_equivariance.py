@@ -23,7 +23,7 @@ def equivariance_error(
     """‖h·f(x) − f(h·x)‖ / ‖f(x)‖ for each element, averaged over the batch (paper, Appendix F.3).
 
     Args:
-        model: A layer or network, evaluated in the mode it is in.
+        model: A layer or network, evaluated in the mode it is in; call ``eval()`` first, or batch statistics move.
         x: A batch.
         elements: Shape (N, n, n).
         in_type: Type of x; by default that of the first layer that has one.

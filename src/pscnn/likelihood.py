@@ -144,13 +144,21 @@ class Likelihood(ConstantsModule):
     # -- the density ----------------------------------------------------------------------------------------------
 
     def log_density(self, elements: ArrayLike) -> Tensor:
-        """Log λ at elements of the group, shape (N,). Differentiable in the coefficients."""
-        elements = np.asarray(elements, dtype=np.float64)
-        matrix = torch.as_tensor(_space(self.group, self.irreps)(elements)).to(self.coefficients)
-        return matrix @ self.logit_coefficients() - self._log_partition(self._logits())
+        """Logarithm of λ at elements (N, n, n) or (n, n), shape (N,). Differentiable in the coefficients."""
+        n = self.group.dimension
+        elements = np.asarray(elements, dtype=np.float64).reshape(-1, n, n)
+        if not self.group.contains(elements):
+            raise ValueError(f"log_density: not all given matrices are elements of {self.group.name}")
+        with torch.autocast(self.coefficients.device.type, enabled=False):
+            matrix = torch.as_tensor(_space(self.group, self.irreps)(elements)).to(self.coefficients)
+            out = matrix @ self.logit_coefficients() - self._log_partition(self._logits())
+        if self.support is None:
+            return out
+        outside = torch.tensor([not self.support.contains(h) for h in elements], device=out.device)
+        return out.masked_fill(outside, -torch.inf)
 
     def density(self, elements: ArrayLike) -> Tensor:
-        """λ at elements of the group (N, n, n), shape (N,). With a ``support`` it is a density on that subgroup."""
+        """λ at elements of the group, shape (N,). With a ``support`` it is a density on that subgroup, zero outside."""
         return self.log_density(elements).exp()
 
     def masses(self) -> Tensor:
@@ -192,6 +200,12 @@ class Likelihood(ConstantsModule):
         """
         if reference is not None and (reference.group != self.group or reference.support != self.support):
             raise ValueError(f"kl: both densities must be on one group, got {_where(self)} and {_where(reference)}")
+        if form not in ("fourier", "grid"):
+            raise ValueError(f"kl: form must be 'fourier' or 'grid', got {form!r}")
+        with torch.autocast(self.coefficients.device.type, enabled=False):
+            return self._kl(reference, form)
+
+    def _kl(self, reference: Likelihood | None, form: str) -> Tensor:
         logits = self._logits()
         log_z, masses = self._log_partition(logits), self.masses()
         if reference is None:
@@ -205,8 +219,6 @@ class Likelihood(ConstantsModule):
                 other_matrix = torch.as_tensor(_space(self.group, reference.irreps)(self.grid()[0])).to(logits)
         if form == "grid":
             return (masses * ((logits[: self._grid_size] - log_z) - (other_matrix @ other - other_log_z))).sum()
-        if form != "fourier":
-            raise ValueError(f"kl: form must be 'fourier' or 'grid', got {form!r}")
         own = (masses[:, None] * self.logit_matrix[: self._grid_size]).sum(0) @ self.logit_coefficients()
         return own - log_z - (masses[:, None] * other_matrix).sum(0) @ other + other_log_z
 

@@ -85,6 +85,10 @@ FEATURES = FieldType(H, [H.trivial, H.irrep(1, 1)])
             lambda: nn.Conv2d(GRAY, GRAY, 3, likelihood=Likelihood(SO2())),
             r"the likelihood is over SO\(2\), the fields over O\(2\)",
         ),
+        (
+            lambda: nn.Linear(GRAY, GRAY, likelihood=Likelihood(H, dtype=torch.float64)),
+            r"the likelihood is in torch.float64, the layer in torch.float32",
+        ),
         (lambda: nn.Conv3d(GRAY, GRAY, 3), r"needs a group that acts on R\^3, O\(2\) acts on R\^2"),
         (lambda: nn.Conv2d(GRAY, GRAY, 3, padding=-1), "padding must be 0 or more, 'same' or 'valid', got -1"),
         (lambda: nn.Conv2d(GRAY, GRAY, 3, padding="same", stride=2), "padding='same' needs stride 1, got 2"),

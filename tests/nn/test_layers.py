@@ -10,6 +10,7 @@ from helpers import irrep_type, noise, random_likelihood
 import pscnn
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, SO2, SO3, C, D
+from pscnn.models import build
 from pscnn.nn import _batch_norm
 
 F64 = torch.float64
@@ -44,7 +45,7 @@ def test_regular_batch_norm_is_the_same_in_either_basis() -> None:
     group = D(4)
     regular = FieldType(group, [group.regular])
     spectral = FieldType(group, [group.functions(2)])
-    q = torch.as_tensor(group.regular.change_of_basis)
+    q = torch.tensor(group.regular.change_of_basis)
     x = torch.randn(8, 8, 3, 3, dtype=F64)
     y = nn.BatchNorm(spectral).double()(x)
     turned = nn.BatchNorm(regular).double()(torch.einsum("ij,bjxy->bixy", q, x))
@@ -230,3 +231,55 @@ def test_models_made_under_inference_mode_run() -> None:
     with torch.inference_mode():
         layer = nn.Linear(GRAY, GRAY).eval()
         assert layer(torch.ones(1, 1)).shape == (1, 1)
+
+
+def test_batch_norm_trains_in_half_modules_and_refuses_second_gradients() -> None:
+    fields = irrep_type(H)
+    x = noise(fields, dtype=torch.float32)
+    low = nn.BatchNorm(fields).bfloat16()(x.bfloat16())
+    assert (low.float() - nn.BatchNorm(fields)(x)).norm() < 0.02 * low.float().norm()
+    x.requires_grad_()
+    (first,) = torch.autograd.grad(nn.BatchNorm(fields)(x).pow(3).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.square().sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_norm_nonlinearity_is_finite_in_half_precision(dtype: torch.dtype) -> None:
+    layer = nn.NormNonlinearity(irrep_type(H)).to(dtype)
+    x = torch.zeros(2, layer.in_type.size, 3, 3, dtype=dtype)
+    x[1] = 300
+    assert torch.isfinite(layer(x)).all()
+    with torch.autocast("cpu", dtype):
+        assert torch.isfinite(nn.NormNonlinearity(irrep_type(H))(x.float())).all()
+
+
+def test_models_made_under_inference_mode_do_not_spoil_others() -> None:
+    group = C(7)
+    fields = FieldType(group, [group.trivial, group.irrep(1)])
+    with torch.inference_mode():
+        first = nn.Linear(fields, fields, likelihood=Likelihood(group))
+    second = nn.Linear(fields, fields, likelihood=Likelihood(group))
+    second(torch.randn(2, 3)).sum().backward()
+    assert second.weight.grad is not None
+    assert first is not second
+
+
+def test_export_drops_densities_and_joins_residual_pathways() -> None:
+    class Owner(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.density = random_likelihood(H)
+            self.layer = nn.Linear(GRAY, GRAY, likelihood=self.density)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+    for model, x in (
+        (Owner(), torch.randn(2, 1)),
+        (build("ddmnist", "rpp", "C4", width=0.1, size=28), torch.randn(2, 1, 28, 28)),
+        (build("ddmnist", "p-scnn", "O(2)", width=0.1, size=28), torch.randn(2, 1, 28, 28)),
+    ):
+        plain = nn.export(model.eval())
+        torch.testing.assert_close(plain(x), model(x), atol=1e-5, rtol=1e-4)
+        assert not [m for m in plain.modules() if type(m).__module__.startswith("pscnn")]

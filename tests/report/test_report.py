@@ -32,6 +32,13 @@ def test_kept_subgroups_are_found() -> None:
     assert kept == [("C(2)",), ("SO(2)",), ("e",)]
 
 
+def test_confined_densities_keep_no_more_than_their_support() -> None:
+    [row] = layer_summaries(stack(Likelihood(O2(), support=C(4))))
+    assert row.kept == ("C(4)",)
+    assert list(row.density) == ["0°", "90°", "180°"]
+    assert list(density_curves(Likelihood(O2(), support=C(4)))) == ["rotations"]
+
+
 def test_summary_lists_every_density_once() -> None:
     lam = random_likelihood(D(4))
     text = pscnn.summary(stack(lam, random_likelihood(D(4)), lam))

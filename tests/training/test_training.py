@@ -182,6 +182,32 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
         training.start(tiny(), tmp_path / "file")
 
 
+def test_a_run_starts_where_git_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    folder = training.start(tiny(), tmp_path)
+    assert json.loads((folder / "environment.json").read_text())["git"] is None
+
+
+def test_a_last_batch_of_one_image_is_filled_up(tmp_path: Path) -> None:
+    folder = training.start(tiny(kinds=3, train_per_class=1, batch_size=4, epochs=1), tmp_path)
+    assert run(folder)["epochs"] == 1
+
+
+def test_a_missing_gpu_is_one_message(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(RunError, match="no GPU was found"):
+        training.train(training.start(tiny(), tmp_path), accelerator="gpu", progress=False)
+
+
+def test_a_run_without_its_last_checkpoint_is_not_started_over(tmp_path: Path) -> None:
+    folder = training.start(tiny(), tmp_path)
+    run(folder, epochs=1)
+    (folder / "last.ckpt").unlink()
+    with pytest.raises(RunError, match=r"metrics but no last.ckpt"):
+        run(folder)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -193,6 +219,7 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
         ({"group": "O(4)"}, "unknown group"),
         ({"group": "SO(3)"}, "group of the plane"),
         ({"method": "magic"}, "method must be one of cnn"),
+        ({"batch_size": 1}, "batch_size must be 2 or more"),
         ({"kinds": 11}, "kinds must lie between 2 and 10"),
         ({"invariant": 1}, "invariant must be of type bool"),
     ],

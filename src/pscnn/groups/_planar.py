@@ -141,8 +141,28 @@ def _planar_quadrature(count: int, reflections: bool) -> tuple[Array, Array]:
     return elements, np.full(len(elements), 1 / len(elements))
 
 
-@dataclass(frozen=True)
-class C(PlanarGroup):
+@dataclass(frozen=True, repr=False)
+class _Finite(PlanarGroup):
+    n: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, (int, np.integer)) or self.n < 1:
+            raise ValueError(f"{type(self).__name__}(N) needs a whole number N ≥ 1, got {self.n!r}")
+
+    @property
+    def name(self) -> str:
+        return f"{type(self).__name__}({self.n})"
+
+    @property
+    def rotations(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, repr=False)
+class C(_Finite):
     """The cyclic group C(N): rotations by multiples of 2π/N. Irreps ``(k,)``, k = 0 … N//2.
 
     Example:
@@ -150,50 +170,18 @@ class C(PlanarGroup):
         (C(4).irrep(0), C(4).irrep(1), C(4).irrep(2))
     """
 
-    n: int
-
-    def __post_init__(self) -> None:
-        _check_order("C", self.n)
-
     reflections = False
 
-    @property
-    def name(self) -> str:
-        return f"C({self.n})"
 
-    @property
-    def rotations(self) -> int:
-        return self.n
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class D(PlanarGroup):
+@dataclass(frozen=True, repr=False)
+class D(_Finite):
     """The dihedral group D(N): C(N) and N reflections. D(1) is the single reflection of left and right.
 
     Irreps ``(r, k)``: (0, 0) trivial, (1, 0) the sign of a reflection, (1, k) of size 2 for 0 < k < N/2, and for even N
     the two signs (0, N/2) and (1, N/2).
     """
 
-    n: int
-
-    def __post_init__(self) -> None:
-        _check_order("D", self.n)
-
     reflections = True
-
-    @property
-    def name(self) -> str:
-        return f"D({self.n})"
-
-    @property
-    def rotations(self) -> int:
-        return self.n
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True)
@@ -218,8 +206,3 @@ class O2(PlanarGroup):
     @property
     def name(self) -> str:
         return "O(2)"
-
-
-def _check_order(family: str, n: int) -> None:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(f"{family}(N) needs a whole number N ≥ 1, got {n!r}")

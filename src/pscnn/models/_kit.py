@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch import nn as tnn
 
@@ -20,8 +22,8 @@ PLAIN_PENALTY = 1e-3
 class ResidualPathway(tnn.Module):
     """Residual pathway priors: an equivariant layer plus a free one of the same size, each with its own penalty.
 
-    The penalty 1e-5·‖equivariant‖² + 1e-3·‖free‖² is what Gaussian priors of variance 1e5 and 1e3 add to the loss. Both
-    paths are linear in their kernels, so one convolution with the sum of the kernels computes both.
+    The penalty is 1e-5·‖equivariant‖² + 1e-3·‖free‖²: the inverse variances of the paper's Gaussian priors, without
+    their factor ½, as in its code. Both paths are linear in their kernels, so one convolution with the sum does both.
     """
 
     def __init__(self, equivariant: nn.Conv2d | nn.Conv3d, free: tnn.Conv2d | tnn.Conv3d) -> None:
@@ -31,10 +33,22 @@ class ResidualPathway(tnn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum of both paths."""
-        bias = self.equivariant.full_bias()
-        if bias is not None and self.free.bias is not None:
-            bias = bias + self.free.bias
-        return self.equivariant.convolve(x, self.equivariant.kernel() + self.free.weight, bias)
+        return self.equivariant.convolve(x, *self._kernel_and_bias())
+
+    def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+        biases = [b for b in (self.equivariant.full_bias(), self.free.bias) if b is not None]
+        bias = sum(biases[1:], biases[0]) if biases else None
+        return self.equivariant.kernel() + self.free.weight, bias
+
+    def plain(self) -> tnn.Module:
+        """The same map as one ``torch.nn`` convolution."""
+        kernel, bias = self._kernel_and_bias()
+        out = copy.deepcopy(self.free)
+        with torch.no_grad():
+            out.weight.copy_(kernel)
+            if out.bias is not None and bias is not None:
+                out.bias.copy_(bias)
+        return out
 
     def penalty(self) -> Tensor:
         """The negative logarithm of the prior, up to a constant."""
@@ -129,7 +143,7 @@ class SteerableKit:
             out = FieldType(self.group, channels * [self.group.trivial])
         else:
             field = direct_sum(list(self.group.irreps(self.highest)))
-            out = FieldType(self.group, channels // 4 * [field])
+            out = FieldType(self.group, max(1, channels // 4) * [field])
         layer = self.convolution(out, 1, 1, 0, bias=False)
         self.fields = out
         return [layer], out.size

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
@@ -63,6 +64,7 @@ class BatchNorm(ConstantsModule):
         self.add_constant("trivial", trivial, self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Normalise; in training the gradient can be taken once, not twice (twice when compiled)."""
         check_input("BatchNorm", x, self.in_type.size, None)
         with torch.autocast(x.device.type, enabled=False):
             return self._normalise(x) if self.training else F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
@@ -73,13 +75,16 @@ class BatchNorm(ConstantsModule):
         full = x if x.dtype in (torch.float32, torch.float64) else x.float()
         # A compiler fuses the gradient by itself; without one, the hand-written gradient saves most of the passes.
         normalise = _field_norm if torch.compiler.is_compiling() else _FieldNorm.apply
-        constants = (self.field_of, self.inverse_size, self.trivial)
-        y, centre, variance, *_ = normalise(full, self.weight, self.bias, *constants, self.eps)
+        weight, bias, inverse_size, trivial = (
+            t.to(full.dtype) for t in (self.weight, self.bias, self.inverse_size, self.trivial)
+        )
+        y, centre, variance, *_ = normalise(full, weight, bias, self.field_of, inverse_size, trivial, self.eps)
         with torch.no_grad():
             count = x.numel() / x.shape[1]
             self.num_batches_tracked.add_(1)
-            self.running_mean.lerp_(centre.detach(), self.momentum)
-            self.running_var.lerp_(variance.detach() * (count / (count - 1)), self.momentum)
+            self.running_mean.lerp_(centre.detach().to(self.running_mean.dtype), self.momentum)
+            unbiased = variance.detach() * (count / (count - 1))
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         return y.to(x.dtype)
 
     def channel_statistics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -139,6 +144,7 @@ class _FieldNorm(torch.autograd.Function):
         return y, centre, variance
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
         x, weight, field_of, inverse_size, trivial, mean, removed, inverse, scale = ctx.saved_tensors
         # Native batch norm in eval mode has a fused kernel for g·scale, Σ g(x − mean) and Σ g.

@@ -7,8 +7,8 @@ import copy
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from pscnn.likelihood import Likelihood
 from pscnn.nn._batch_norm import BatchNorm
-from pscnn.nn._conv import Linear, _Conv
 
 
 class _Normalise(nn.Module):
@@ -45,8 +45,11 @@ def export(model: nn.Module) -> nn.Module:
 def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     if id(module) in done:
         return done[id(module)]
-    if isinstance(module, (_Conv, Linear)):
-        out = module.plain()
+    out: nn.Module
+    if hasattr(module, "plain"):  # one torch layer with an expanded kernel
+        out = module.plain()  # type: ignore[operator]
+    elif isinstance(module, Likelihood):  # is in the kernels now
+        out = nn.Identity()
     elif isinstance(module, BatchNorm):
         out = _trace(_Normalise(module))
     else:

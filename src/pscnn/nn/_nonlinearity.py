@@ -131,8 +131,11 @@ class NormNonlinearity(ConstantsModule):
     def forward(self, x: Tensor) -> Tensor:
         check_input("NormNonlinearity", x, self.in_type.size, None)
         fields = x.reshape(x.shape[0], self._copies, self.in_type.size // self._copies, -1)
-        norm = torch.einsum("id,bndx->bnix", self.blocks.to(x.dtype), fields.square()).clamp_min(1e-12).sqrt()
-        scale = ((norm - self.threshold[None, :, :, None]).relu() / norm).index_select(2, self.which)
+        with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):  # squares leave half's range
+            exact = fields.to(torch.promote_types(x.dtype, torch.float32))
+            squares = torch.einsum("id,bndx->bnix", self.blocks.to(exact.dtype), exact.square())
+            norm = squares.clamp_min(1e-12).sqrt()
+            scale = ((norm - self.threshold[None, :, :, None]).relu() / norm).index_select(2, self.which)
         return (fields * scale.to(x.dtype)).reshape(x.shape)
 
     def extra_repr(self) -> str:

@@ -75,6 +75,11 @@ class SteerableMap(ConstantsModule):
         self.likelihood = likelihood
         self.gain = gain
         like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+        if likelihood is not None and likelihood.coefficients.dtype != like.dtype:
+            raise ValueError(
+                f"{name}: the likelihood is in {likelihood.coefficients.dtype}, the layer in {like.dtype}; "
+                "build both with one dtype"
+            )
         steerable = SteerableBasis(in_type.group, kernel_size)
         moments = (in_type.group.trivial,) if likelihood is None else likelihood.irreps
         self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
@@ -196,7 +201,10 @@ class SteerableMap(ConstantsModule):
         return out.index_select(0, self.out_order) if "out_order" in self._arrays else out
 
     def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
-        """Kernel and bias; in eval mode without gradients, expanded once and reused until a parameter changes."""
+        """Kernel and bias; in eval mode without gradients, expanded once and reused until a parameter changes.
+
+        A change behind autograd's back, through ``parameter.data``, cannot be seen: call ``eval()`` after one.
+        """
         if torch.compiler.is_compiling():
             return self.kernel(), self.full_bias()
         parameters = list(self.parameters())

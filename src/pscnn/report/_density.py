@@ -31,9 +31,10 @@ def density_curves(likelihood: Likelihood, points: int = 181) -> dict[str, tuple
 
     Finite groups give their elements, continuous ones ``points`` angles from −180° to 180°.
     """
-    planar = _planar(likelihood.group)
+    group = likelihood.group if likelihood.support is None else likelihood.support
+    planar = _planar(group)
     if planar is None:
-        raise ValueError(f"curves exist for groups of the plane, not for {likelihood.group.name}")
+        raise ValueError(f"curves exist for groups of the plane, not for {group.name}")
     if planar.rotations is None:
         angles = np.linspace(-np.pi, np.pi, points)
     else:
@@ -42,7 +43,7 @@ def density_curves(likelihood: Likelihood, points: int = 181) -> dict[str, tuple
     for name, factor in (("rotations", np.eye(2)), ("reflections", MIRROR)):
         if name == "rotations" or planar.reflections:
             elements = rotation(angles) @ factor
-            lifted = likelihood.group.lift(elements) if isinstance(likelihood.group, Axial) else elements
+            lifted = group.lift(elements) if isinstance(group, Axial) else elements
             out[name] = (np.degrees(angles), likelihood.density(lifted).cpu().double().numpy())
     return out
 

@@ -72,7 +72,7 @@ def layer_summaries(model: nn.Module) -> list[LayerSummary]:
 
 
 def _summarise(name: str, lam: Likelihood) -> LayerSummary:
-    group = lam.group
+    group = lam.group if lam.support is None else lam.support
     elements = notable_elements(group)
     values = lam.density(np.stack(list(elements.values()))).tolist()
     highest = lam.density(lam.grid()[0]).max().item()
@@ -85,7 +85,7 @@ def _summarise(name: str, lam: Likelihood) -> LayerSummary:
     entropy = lam.entropy().item()
     return LayerSummary(
         name,
-        group.name,
+        lam.group.name,
         tuple(k.name for k in kept) or ("e",),
         entropy,
         float(np.exp(entropy)),

@@ -86,6 +86,8 @@ class Config:
         for name in ("bandlimit", "align_weight", "kl_weight", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.batch_size < 2:
+            raise ConfigError("batch_size must be 2 or more: batch statistics need two images")
         if not 2 <= self.kinds <= 10:
             raise ConfigError(f"kinds must lie between 2 and 10, got {self.kinds}")
         try:

@@ -44,7 +44,10 @@ class _Batches(Sampler[Rows]):
         if self.split == "train":
             order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(stream))
         for number, batch in enumerate(order.split(self.batch_size * self.processes)):
-            if len(batch) < self.processes:  # so that no process is without rows
+            least = 2 * self.processes  # batch statistics need two rows in every process
+            if len(batch) < least and self.split == "train":
+                batch = torch.cat([batch, order])[:least]
+            elif len(batch) < self.processes:
                 batch = batch.repeat(self.processes)[: self.processes]
             seed = (1_000_003 * stream + number) * 1024 + self.rank
             yield self.split, batch[self.rank :: self.processes], seed % 2**63

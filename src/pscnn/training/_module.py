@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import lightning
@@ -40,8 +41,7 @@ class Classification(lightning.LightningModule):
         )
         self.accuracy = MulticlassAccuracy(config.kinds**2, average="micro")
         self.confusion = MulticlassConfusionMatrix(config.kinds**2)
-        # The whole objective is compiled, not only the network: the densities are many small operations.
-        self._objective = torch.compile(self.objective) if config.compile else self.objective
+        self._compiled: Callable[..., dict[str, Tensor]] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores."""
@@ -64,7 +64,10 @@ class Classification(lightning.LightningModule):
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """One step of the objective."""
         x, y = batch
-        values = self._objective(x, y)
+        if self.config.compile and self._compiled is None:
+            # The whole objective, not only the network: the densities are many small operations.
+            self._compiled = torch.compile(self.objective)
+        values = (self._compiled or self.objective)(x, y)
         self.log_dict(
             {f"train/{name}": value.detach() for name, value in values.items()},
             on_step=False,

@@ -172,6 +172,8 @@ def train(
     last = folder / LAST
     if last.exists():
         _check_readable(last)
+    elif (folder / "metrics.jsonl").exists():
+        raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
     handler = signal.getsignal(signal.SIGINT)
     try:
         with _quiet():
@@ -181,7 +183,7 @@ def train(
         raise KeyboardInterrupt from None
     if epochs is not None and epochs < config.epochs:
         return {}
-    return evaluate(folder, data_dir, accelerator=accelerator, recorder=recorder)
+    return evaluate(folder, data_dir, accelerator=accelerator)
 
 
 def load(folder: str | Path, which: str = BEST) -> Classification:
@@ -202,7 +204,6 @@ def evaluate(
     data_dir: str | Path | None = None,
     *,
     accelerator: str = "auto",
-    recorder: _Recorder | None = None,
 ) -> dict[str, Any]:
     """Test the best epoch of a run and write ``result.json``, ``confusion.npy`` and ``densities.npz``."""
     folder = Path(folder)
@@ -245,6 +246,8 @@ def _trainer(
     torch.set_float32_matmul_precision("highest" if config.precision == "fp32" else "high")
     torch.backends.cudnn.allow_tf32 = config.precision != "fp32"
     several = devices not in (1, "1")
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise RunError("no GPU was found: use --accelerator cpu or auto")
     found: list[Any] = [recorder] if recorder else []
     if progress:
         found.append(callbacks.RichProgressBar(leave=False))
@@ -291,8 +294,8 @@ def _check_readable(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False)
     except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise RunError(
-            f"{path} is damaged and cannot be read ({type(error).__name__}). "
-            f"Delete it to continue from {'the best epoch' if path.name == LAST else 'nothing'}, or start a new run"
+            f"{path} is damaged and cannot be read ({type(error).__name__}). This run cannot be continued; "
+            "its metrics and other checkpoints are untouched. Start a new run"
         ) from error
     return state
 
@@ -311,12 +314,16 @@ def _environment() -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             versions[package] = "not installed"
     here = Path(__file__).parent
-    git = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    try:
+        git = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        revision = git.stdout.strip() or None
+    except OSError:
+        revision = None
     return {
         "versions": versions,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "git": git.stdout.strip() or None,
+        "git": revision,
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
 
