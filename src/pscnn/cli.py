@@ -93,6 +93,7 @@ def train(
 ) -> None:
     """Train a network and test its best epoch. The run gets a folder of its own, which is never overwritten."""
     from pscnn import training
+    from pscnn.report import density_figure
 
     if resume is not None:
         if settings or config or experiment or name:
@@ -107,7 +108,12 @@ def train(
         console.print(f"run: {folder}", highlight=False)
     try:
         result = training.train(
-            folder, data_dir, accelerator=accelerator, devices=devices, progress=progress and console.is_terminal
+            folder,
+            data_dir,
+            accelerator=accelerator,
+            devices=devices,
+            progress=progress and console.is_terminal,
+            draw=density_figure,
         )
     except KeyboardInterrupt:
         console.print(f"stopped; its last complete epoch is saved. Continue: pscnn train --resume {folder}")
@@ -145,7 +151,7 @@ def quickstart(
     seed: Annotated[int, typer.Option(help="Seeds everything.")] = 0,
 ) -> None:
     """Train a plain, an equivariant and a partially equivariant network on bundled digits, and compare them."""
-    from pscnn.experiments import quickstart as run_quickstart
+    from pscnn.report._quickstart import quickstart as run_quickstart
 
     run_quickstart(runs, seed, console)
 

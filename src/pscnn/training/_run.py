@@ -13,7 +13,7 @@ import subprocess
 import time
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +25,7 @@ import torch
 import yaml
 from lightning.pytorch import callbacks, loggers
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from torch import nn
 
 from pscnn._regularization import likelihoods
 from pscnn.training._config import Config, ConfigError
@@ -58,8 +59,8 @@ class _AtomicFiles(TorchCheckpointIO):
 class _Recorder(callbacks.Callback):
     """After each epoch: one line of metrics, the best and the last checkpoint, densities for TensorBoard."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, draw: Callable[[nn.Module], Any] | None) -> None:
+        self.folder, self.draw = folder, draw
         self.best = -1.0
         self.best_epoch = -1
         self.started = time.monotonic()
@@ -91,12 +92,11 @@ class _Recorder(callbacks.Callback):
 
     def _draw(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         last = trainer.current_epoch + 1 == trainer.max_epochs
-        if not likelihoods(module) or not trainer.is_global_zero or (trainer.current_epoch % 10 and not last):
+        due = trainer.is_global_zero and (last or trainer.current_epoch % 10 == 0)
+        if self.draw is None or not due or not likelihoods(module):
             return
         try:
-            from pscnn.report import density_figure
-
-            figure = density_figure(module)
+            figure = self.draw(module)
         except ImportError:
             return  # training goes on without pictures
         for logger in trainer.loggers:
@@ -147,6 +147,7 @@ def train(
     devices: int | str = 1,
     progress: bool = True,
     epochs: int | None = None,
+    draw: Callable[[nn.Module], Any] | None = None,
 ) -> dict[str, Any]:
     """Train a run to its end, from its last complete epoch if it has one, test its best epoch, and save the result.
 
@@ -157,6 +158,7 @@ def train(
         devices: How many; several train in parallel (DDP).
         progress: Whether to show a progress bar.
         epochs: Stop after this many epochs instead of the configuration's; the run can be continued.
+        draw: Makes a picture of the network for TensorBoard every ten epochs, such as ``report.density_figure``.
     """
     folder = Path(folder)
     config = read_config(folder)
@@ -166,7 +168,7 @@ def train(
     if config.compile:
         torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
     module = Classification(config)
-    recorder = _Recorder(folder)
+    recorder = _Recorder(folder, draw)
     with _quiet():
         trainer = _trainer(config, folder, recorder, accelerator, devices, progress, epochs)
     last = folder / LAST

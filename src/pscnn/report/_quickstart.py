@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pscnn import training
-from pscnn.report import density_chart, density_figure, summary
+from pscnn.report._density import density_figure
+from pscnn.report._summary import summary
+from pscnn.report._terminal import density_chart
 from pscnn.training._run import new_folder
 
 METHODS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
@@ -43,7 +45,9 @@ def quickstart(runs: Path, seed: int, console: Console) -> Path:
         config = training.Config(method=method, seed=seed, **SETTINGS)
         folders[method] = training.start(config, runs, f"quickstart-{method}")
         console.print(f"training {label} …", highlight=False)
-        results[method] = training.train(folders[method], accelerator="cpu", progress=console.is_terminal)
+        results[method] = training.train(
+            folders[method], accelerator="cpu", progress=console.is_terminal, draw=density_figure
+        )
     table = Table("network", "test accuracy", "parameters", "seconds")
     for method, result in results.items():
         table.add_row(

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pscnn.cli import app
-from pscnn.experiments import _quickstart
+from pscnn.report import _quickstart
 
 
 def test_quickstart_trains_three_networks_and_writes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
