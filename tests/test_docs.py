@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +25,21 @@ def test_readme_example_runs(block: str) -> None:
 def test_readme_links_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
+
+
+def test_the_results_in_the_docs_are_those_of_the_file() -> None:
+    results = json.loads((README.parent / "results/double-digits.json").read_text())
+    text = (README.parent / "docs/double-digits.md").read_text()
+    found: dict[tuple[str, str | None], list[float]] = {}
+    for run in results["runs"]:
+        found.setdefault((run["method"], run["group"]), []).append(run["test_accuracy"])
+    assert len(found) == 9
+    for (method, group), accuracies in found.items():
+        paper = results["paper"]["values"][f"{method} {group or ''}".strip()]
+        ours = f"{statistics.mean(accuracies):.3f} ± {statistics.stdev(accuracies):.3f}"
+        theirs = f"{paper['mean']:.3f} ± {paper['std']:.3f}"
+        row = rf"\| `{method}` \| {re.escape(group or '–')} \| [\d,]+ \| {ours} \| {theirs} \|"
+        assert re.search(row, text), row
 
 
 def test_importing_the_library_needs_no_extra() -> None:

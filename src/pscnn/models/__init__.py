@@ -9,8 +9,9 @@ from torch import nn as tnn
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import double_digits
 from pscnn.models._kit import METHODS, PlainKit, ResidualPathway, SteerableKit, penalty
+from pscnn.models._twin import twin
 
-__all__ = ["METHODS", "ResidualPathway", "build", "penalty"]
+__all__ = ["METHODS", "ResidualPathway", "build", "penalty", "twin"]
 
 NONLINEARITIES = ("gated", "fourier")
 

@@ -250,6 +250,11 @@ def _multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moment
     for part, (index, size, _) in zip(parts, segments, strict=True):
         if index == 0:  # trivial: Λ = 1
             out.append(part)
+        elif size <= 3 and torch.compiler.is_compiling():
+            # Written out, a compiler makes one kernel of all segments; as products they would be one each.
+            columns = part.unflatten(1, (-1, size)).unbind(2)
+            rows = [sum(m * w for m, w in zip(row.unbind(), columns, strict=True)) for row in moments[index].unbind()]
+            out.append(torch.stack(rows, 2).view_as(part))
         else:
             out.append((part.reshape(-1, size) @ moments[index].T).view_as(part))
     return torch.cat(out, 1) if len(out) > 1 else out[0]

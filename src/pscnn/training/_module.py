@@ -42,6 +42,8 @@ class Classification(lightning.LightningModule):
         self.accuracy = MulticlassAccuracy(config.kinds**2, average="micro")
         self.confusion = MulticlassConfusionMatrix(config.kinds**2)
         self._compiled: Callable[..., dict[str, Tensor]] | None = None
+        self._totals: Tensor | None = None
+        self._images = 0
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores."""
@@ -61,21 +63,35 @@ class Classification(lightning.LightningModule):
             total = total + penalty
         return {"loss": total, **terms}
 
+    def on_train_epoch_start(self) -> None:
+        """Start averaging anew."""
+        self._totals, self._images = None, 0
+
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """One step of the objective."""
         x, y = batch
-        if self.config.compile and self._compiled is None:
-            # The whole objective, not only the network: the densities are many small operations.
-            self._compiled = torch.compile(self.objective)
-        values = (self._compiled or self.objective)(x, y)
-        self.log_dict(
-            {f"train/{name}": value.detach() for name, value in values.items()},
-            on_step=False,
-            on_epoch=True,
-            batch_size=len(y),
-            sync_dist=True,
-        )
+        objective = self.objective
+        # A smaller last batch would be compiled once more, for any size, and slow down the others.
+        if self.config.compile and len(y) == self.config.batch_size:
+            # The whole objective, not only the network: the densities are many small operations, and on a GPU
+            # CUDA graphs launch them at once.
+            self._compiled = self._compiled or torch.compile(self.objective, mode="reduce-overhead", dynamic=False)
+            objective = self._compiled
+        values = objective(x, y)
+        self._count(values, len(y))
         return values["loss"]
+
+    def _count(self, values: dict[str, Tensor], images: int) -> None:
+        """Average over the epoch here: Lightning's own averages cost more than a small network's step."""
+        stacked = torch.stack([value.detach() for value in values.values()]) * images
+        self._totals = stacked if self._totals is None else self._totals + stacked
+        self._images += images
+        if self.trainer.is_last_batch:
+            means = (self._totals / self._images).unbind()
+            names = [f"train/{name}" for name in values]
+            self.log_dict(
+                dict(zip(names, means, strict=True)), on_step=False, on_epoch=True, batch_size=1, sync_dist=True
+            )
 
     def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
         x, y = batch
