@@ -9,7 +9,7 @@ import pytest
 
 import pscnn
 
-ROOMS = ["groups", "kernels", "likelihood", "nn", "models", "data", "training", "report", "cli"]
+ROOMS = ["groups", "kernels", "likelihood", "nn", "models", "data", "training", "experiments", "report", "cli"]
 ROOT = Path(pscnn.__file__).parent
 
 

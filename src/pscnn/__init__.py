@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pscnn import groups, nn, testing
-from pscnn._equivariance import equivariance_error
+from pscnn._equivariance import LayerError, equivariance_error, layer_errors
 from pscnn._regularization import Regularization, likelihoods, regularization
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType
@@ -13,10 +13,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "FieldType",
+    "LayerError",
     "Likelihood",
     "Regularization",
     "equivariance_error",
     "groups",
+    "layer_errors",
     "likelihoods",
     "nn",
     "regularization",

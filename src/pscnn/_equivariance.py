@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pscnn._types import ArrayLike
-from pscnn.nn import FieldType
+from pscnn._types import Array, ArrayLike
+from pscnn.nn import Conv2d, Conv3d, FieldType, SteerableMap
 
 
 @torch.no_grad()
@@ -63,3 +64,107 @@ def _last_type(model: nn.Module) -> FieldType | None:
 def _typed(value: Any) -> FieldType:
     assert isinstance(value, FieldType)
     return value
+
+
+class LayerError(NamedTuple):
+    """How far one layer f is from equivariance at each element, shape (N,) each, averaged over the batch.
+
+    Attributes:
+        error: ‖h·f(x) − f(h·x)‖ / ‖f(x)‖ in continuous space: x stays on its grid and the kernel is turned instead,
+            which needs no interpolation. Zero wherever the layer's kernel is equivariant.
+        measured: The same with x and f(x) rotated on the grid, as in the paper.
+        twin: ``measured`` for the layer with a uniform density and the same weights: what the grid, and the
+            interpolation of rotated images, do by themselves.
+        interpolation: ‖h⁻¹·(h·x) − x‖ / ‖x‖ of the layer's input: what is lost by moving it there and back.
+    """
+
+    error: Tensor
+    measured: Tensor
+    twin: Tensor
+    interpolation: Tensor
+
+    @property
+    def difference(self) -> Tensor:
+        """What the learnt density adds to the measured error, the paper's error difference."""
+        return self.measured - self.twin
+
+
+@torch.no_grad()
+def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike) -> dict[str, LayerError]:
+    """The equivariance error of every layer with a density, on the features it receives (paper, Appendix F.3).
+
+    Images and volumes are compared within the largest disk (ball), which rotations map to itself.
+
+    Args:
+        model: A network with partially equivariant layers; it is evaluated in eval mode.
+        x: A batch of its inputs.
+        elements: Shape (N, n, n).
+
+    Returns:
+        By name of the layer, in the order of the modules.
+
+    Example:
+        >>> from pscnn import Likelihood, nn
+        >>> from pscnn.groups import C
+        >>> H = C(4)
+        >>> layer = nn.Linear(FieldType(H, [H.vector]), FieldType(H, [H.regular]), likelihood=Likelihood(H))
+        >>> bool(layer_errors(layer, torch.randn(8, 2), H.sample(3, seed=0))[""].error.max() < 1e-5)
+        True
+    """
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, SteerableMap) and module.likelihood is not None
+    }
+    received: dict[str, Tensor] = {}
+
+    def remember(name: str) -> Any:
+        return lambda _, inputs: received.update({name: inputs[0]})
+
+    hooks = [layer.register_forward_pre_hook(remember(name)) for name, layer in layers.items()]
+    mode = model.training
+    try:
+        model.eval()(x)
+    finally:
+        model.train(mode)
+        for hook in hooks:
+            hook.remove()
+    return {name: _layer_error(layer, received[name], elements) for name, layer in layers.items() if name in received}
+
+
+def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike) -> LayerError:
+    assert layer.likelihood is not None
+    moments = layer.likelihood.moment_list()
+    uniform = [moments[0], *(torch.zeros_like(moment) for moment in moments[1:])]
+    kernels = [layer.expand(moments), layer.expand(uniform)]
+    bias = layer.full_bias()
+    n = layer.in_type.group.dimension
+    plain = [_apply(layer, x, kernel, bias) for kernel in kernels]
+    rows: list[list[Tensor]] = [[], [], [], []]
+    for element in np.asarray(elements, dtype=np.float64).reshape(-1, n, n):
+        turned = _apply(layer, x, layer.steered(moments, element.T), bias)
+        rows[0].append(_relative(turned, plain[0], plain[0]))
+        moved = layer.in_type.transform(x, element)
+        for row, kernel, y in zip(rows[1:3], kernels, plain, strict=True):
+            row.append(_relative(layer.out_type.transform(y, element), _apply(layer, moved, kernel, bias), y))
+        rows[3].append(_relative(layer.in_type.transform(moved, element.T), x, x))
+    return LayerError(*(torch.stack(row) for row in rows))
+
+
+def _apply(layer: SteerableMap, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+    return layer.convolve(x, kernel, bias) if isinstance(layer, Conv2d | Conv3d) else F.linear(x, kernel, bias)
+
+
+def _relative(a: Tensor, b: Tensor, reference: Tensor) -> Tensor:
+    """‖a − b‖ / ‖reference‖ per sample within the disk, averaged over the batch."""
+    inside = torch.as_tensor(_disk(a.shape[2:]), dtype=a.dtype, device=a.device)
+    norm = (reference * inside).flatten(1).norm(dim=1).clamp_min(torch.finfo(a.dtype).tiny)
+    return (((a - b) * inside).flatten(1).norm(dim=1) / norm).mean()
+
+
+def _disk(shape: torch.Size) -> Array:
+    """One within the largest disk or ball of a grid, zero outside; one everywhere if there is no grid."""
+    if not shape:
+        return np.ones(())
+    axes = np.meshgrid(*(np.arange(n) - (n - 1) / 2 for n in shape), indexing="ij")
+    return (np.sqrt(sum(a**2 for a in axes)) <= (min(shape) - 1) / 2 + 1e-9).astype(np.float64)

@@ -156,6 +156,63 @@ def quickstart(
     run_quickstart(runs, seed, console)
 
 
+@app.command()
+@_command
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file; report.html in the first run's folder by default.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Write one HTML file about runs: results, densities, errors, curves, confusion. It needs no network to open."""
+    from pscnn.report._html import html_report
+
+    console.print(f"report: {html_report(runs, out, data_dir)}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_command
+def reproduce(
+    what: Annotated[str, typer.Argument(help="vectors or vectors-3d.")],
+    runs: Annotated[Path, typer.Option(help="Folder for runs; finished experiments in it are not run again.")] = Path(
+        "runs"
+    ),
+    seeds: Annotated[int, typer.Option(min=1, help="Networks per experiment.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core by default.")] = None,
+) -> None:
+    """Make tables and figures of the paper again, beside its numbers."""
+    if what not in ("vectors", "vectors-3d"):
+        message = f"error: unknown experiment {what!r}: use 'vectors' or 'vectors-3d'"
+        errors.print(message, style="red", markup=False, highlight=False)
+        raise typer.Exit(1)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from pscnn import experiments
+    from pscnn.report._vectors import text_table, vectors_report
+
+    make = experiments.vector_tables if what == "vectors" else experiments.space_tables
+    tables = make(seeds=seeds, epochs=epochs)
+    found = experiments.configurations(tables)
+    folder = runs / "vectors"
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task(f"{seeds} seeds each", total=len(found))
+
+        def done(config: experiments.VectorConfig, result: dict[str, Any]) -> None:
+            progress.update(bar, advance=1, description=f"last: {config.key}")
+
+        results = experiments.run_all(found, folder, workers=workers, on_done=done)
+    for table in tables.values():
+        console.print(text_table(table, results), highlight=False, soft_wrap=True)
+    console.print(f"mean (standard deviation) of {seeds}", highlight=False)
+    if what == "vectors":
+        console.print("* more than two of the paper's standard deviations away", highlight=False)
+    files = vectors_report(tables, results, folder, folder / f"report-{what}")
+    console.print(f"tables and pictures: {files[0].parent}", highlight=False)
+
+
 @app.callback(invoke_without_command=True)
 def _main(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     if version:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn as tnn
 
-from pscnn.models._kit import PlainKit, SteerableKit
+from pscnn.groups import Group
+from pscnn.models._kit import METHODS, PlainKit, SteerableKit
 
 # (padding of block 3, padding of block 4) by image size; with these every stride meets an odd map symmetrically.
 # 56 → 57, 55, 55, 27, 15, 7, 3, 3, 1 and 28 → 29, 27, 27, 13, 7, 3, 3, 3, 1.
@@ -12,17 +15,40 @@ _PADDINGS = {56: (2, 0), 28: (1, 2)}
 
 
 def double_digits(
-    kit: SteerableKit | PlainKit, *, size: int, width: float, classes: int, invariant: bool
+    method: str,
+    group: Group,
+    *,
+    bandlimit: int = 2,
+    nonlinearity: str = "gated",
+    invariant: bool = True,
+    size: int = 56,
+    width: float = 1.0,
+    classes: int = 100,
+    density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
     """Five blocks, three poolings, a 1×1 convolution and a linear head (paper, Table 7; 7 layers).
 
     Args:
-        kit: The method.
+        method: "cnn" (plain), "scnn" (fully equivariant), "restricted" (equivariant, then free), "rpp" (residual
+            pathway priors) or "p-scnn" (learnt densities).
+        group: H, of the plane. "cnn" does not use it.
+        bandlimit: L of the densities.
+        nonlinearity: "gated" or "fourier".
+        invariant: Whether the head sees invariant features only.
         size: Side length of the images, 56 as in the paper or 28.
         width: Multiplies the numbers of fields, 1 as in the paper.
         classes: Number of classes.
-        invariant: Whether the head sees invariant features only.
+        density: Further options of ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``.
     """
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}: use one of {', '.join(METHODS)}")
+    if group.dimension != 2:
+        raise ValueError(f"ddmnist needs a group of the plane, got {group.name}")
+    kit: SteerableKit | PlainKit
+    if method == "cnn":
+        kit = PlainKit(2, channels=1)
+    else:
+        kit = SteerableKit(method, group, bandlimit, nonlinearity, 1, density or {})
     if size not in _PADDINGS:
         raise ValueError(f"double-digit networks exist for images of side {sorted(_PADDINGS)}, got {size}")
     third, fourth = _PADDINGS[size]

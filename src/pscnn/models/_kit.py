@@ -19,6 +19,12 @@ EQUIVARIANT_PENALTY = 1e-5
 PLAIN_PENALTY = 1e-3
 
 
+def highest_frequency(group: Group) -> int:
+    """The highest frequency of features: 4 in the plane, 3 for SO(3), 2 for O(3), less for small finite groups."""
+    limit = 4 if group.dimension == 2 else 2 if group.name == "O(3)" else 3
+    return limit if group.max_frequency is None else min(limit, group.max_frequency)
+
+
 class ResidualPathway(tnn.Module):
     """Residual pathway priors: an equivariant layer plus a free one of the same size, each with its own penalty.
 
@@ -88,12 +94,6 @@ class SteerableKit:
         """The group of the features built so far."""
         return self.fields.group
 
-    @property
-    def highest(self) -> int:
-        """The highest frequency of features: 4 in the plane, 3 for SO(3), 2 for O(3), less for small finite groups."""
-        limit = 4 if self.group.dimension == 2 else 2 if self.group.name == "O(3)" else 3
-        return limit if self.group.max_frequency is None else min(limit, self.group.max_frequency)
-
     def prepare(self, size: int) -> list[tnn.Module]:
         """Resize to an odd size and, in the plane, cut out the disk."""
         layers: list[tnn.Module] = [nn.Upsample(self.fields, size)]
@@ -113,7 +113,7 @@ class SteerableKit:
 
     def block(self, copies: int, frequency: int, kernel: int, stride: int, padding: int) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
-        frequency = min(frequency, self.highest)
+        frequency = min(frequency, highest_frequency(self.group))
         activation: nn.GatedNonlinearity | nn.FourierPointwise
         if self.nonlinearity == "gated":
             field = direct_sum(list(self.group.irreps(frequency)))
@@ -142,7 +142,7 @@ class SteerableKit:
         if invariant:
             out = FieldType(self.group, channels * [self.group.trivial])
         else:
-            field = direct_sum(list(self.group.irreps(self.highest)))
+            field = direct_sum(list(self.group.irreps(highest_frequency(self.group))))
             out = FieldType(self.group, max(1, channels // 4) * [field])
         layer = self.convolution(out, 1, 1, 0, bias=False)
         self.fields = out

@@ -82,9 +82,9 @@ class BatchNorm(ConstantsModule):
         with torch.no_grad():
             count = x.numel() / x.shape[1]
             self.num_batches_tracked.add_(1)
-            self.running_mean.lerp_(centre.detach().to(self.running_mean.dtype), self.momentum)
             unbiased = variance.detach() * (count / (count - 1))
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
+            for running, new in ((self.running_mean, centre.detach()), (self.running_var, unbiased)):
+                running.add_((new.to(running.dtype) - running) * self.momentum)
         return y.to(x.dtype)
 
     def channel_statistics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -129,19 +129,21 @@ class _FieldNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        field_of: Tensor,
-        inverse_size: Tensor,
-        trivial: Tensor,
-        eps: float,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        y, centre, variance, *rest = _field_norm(x, weight, bias, field_of, inverse_size, trivial, eps)
-        ctx.save_for_backward(x, weight, field_of, inverse_size, trivial, *rest)
-        ctx.mark_non_differentiable(centre, variance)
-        return y, centre, variance
+        x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, inverse_size: Tensor, trivial: Tensor, eps: float
+    ) -> tuple[Tensor, ...]:
+        return _field_norm(x, weight, bias, field_of, inverse_size, trivial, eps)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        x, weight, _, field_of, inverse_size, trivial, _ = inputs
+        ctx.save_for_backward(x, weight, field_of, inverse_size, trivial, *output[3:])
+        ctx.mark_non_differentiable(*output[1:])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        """Several networks at once: batched by autograd's own rules."""
+        out = torch.vmap(_field_norm, in_dims)(*inputs)
+        return out, (0,) * len(out)
 
     @staticmethod
     @once_differentiable

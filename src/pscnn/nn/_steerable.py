@@ -13,7 +13,7 @@ from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import Array, IntArray
 from pscnn.groups import DirectSum, Irrep
-from pscnn.kernels import SlotBasis, SteerableBasis, slot_basis, slots
+from pscnn.kernels import SlotBasis, SteerableBasis, grid_points, slot_basis, slots
 from pscnn.likelihood import Likelihood
 from pscnn.nn._check import check_types
 from pscnn.nn._field_type import FieldType
@@ -154,8 +154,11 @@ class SteerableMap(ConstantsModule):
             moments = None if self.likelihood is None else self.likelihood.moment_list()
             return self.expand(moments)
 
-    def expand(self, moments: list[Tensor] | None) -> Tensor:
-        """The kernel for given matrices Λ_i in place of the likelihood's; None stands for the identity."""
+    def expand(self, moments: list[Tensor] | None, harmonics: Tensor | None = None) -> Tensor:
+        """The kernel for given matrices Λ_i in place of the likelihood's; None stands for the identity.
+
+        Given values of the harmonics at other points than the kernel's grid, the kernel is sampled there.
+        """
         rows, start, k = [], 0, 0
         for tiles in self._tiles:
             row = []
@@ -174,7 +177,7 @@ class SteerableMap(ConstantsModule):
         out = torch.cat(rows) if len(rows) > 1 else rows[0]
         if not self._dense:
             out = self._unsort(out)
-        out = out @ self.harmonics
+        out = out @ (self.harmonics if harmonics is None else harmonics)
         if "out_order" in self._arrays:
             out = out.index_select(0, self.out_order)
         if "in_order" in self._arrays:
@@ -191,6 +194,19 @@ class SteerableMap(ConstantsModule):
             size = len(self.in_basis)
             out = (self.in_basis @ out.reshape(len(out), -1, size, out.shape[-1])).reshape(out.shape)
         return out
+
+    def steered(self, kernel_moments: list[Tensor] | None, element: Array) -> Tensor:
+        """The kernel as h sees it, ρ_out(h) K(h⁻¹x) ρ_in(h)⁻¹: K itself where the layer is equivariant to h.
+
+        Exact, without interpolation: K is known at every point, not only on the grid.
+        """
+        size = self._spatial[0] if self._spatial else None
+        steerable = SteerableBasis(self.in_type.group, size)
+        points = np.zeros((1, len(element))) if size is None else grid_points(size, len(element)) @ element
+        harmonics = torch.as_tensor(steerable.evaluate(points)).to(self.harmonics)
+        kernel = self.expand(kernel_moments, harmonics)
+        left, right = (torch.as_tensor(t.matrix(element)).to(kernel) for t in (self.out_type, self.in_type))
+        return torch.einsum("ij,jk...,lk->il...", left, kernel, right)
 
     def full_bias(self) -> Tensor | None:
         """The bias of every channel: non-zero along trivial irreps only, shape (C_out,)."""

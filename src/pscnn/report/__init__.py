@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from pscnn.report._degree import agreement, degree_figure, plane_elements
 from pscnn.report._density import density_curves, density_figure
 from pscnn.report._summary import LayerSummary, layer_summaries, summary
 from pscnn.report._terminal import density_chart
 
-__all__ = ["LayerSummary", "density_chart", "density_curves", "density_figure", "layer_summaries", "summary"]
+__all__ = [
+    "LayerSummary",
+    "agreement",
+    "degree_figure",
+    "density_chart",
+    "density_curves",
+    "density_figure",
+    "layer_summaries",
+    "plane_elements",
+    "summary",
+]

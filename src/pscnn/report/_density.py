@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 ROTATIONS, REFLECTIONS = "#0072B2", "#D55E00"  # distinguishable with any kind of colour vision
 
 
-def _planar(group: Group) -> PlanarGroup | None:
+def planar(group: Group) -> PlanarGroup | None:
+    """The group of the plane that a group is, perhaps about an axis in space; None for the others."""
     inner = group.planar if isinstance(group, Axial) else group
     return inner if isinstance(inner, PlanarGroup) else None
 
@@ -32,16 +33,16 @@ def density_curves(likelihood: Likelihood, points: int = 181) -> dict[str, tuple
     Finite groups give their elements, continuous ones ``points`` angles from −180° to 180°.
     """
     group = likelihood.group if likelihood.support is None else likelihood.support
-    planar = _planar(group)
-    if planar is None:
+    inner = planar(group)
+    if inner is None:
         raise ValueError(f"curves exist for groups of the plane, not for {group.name}")
-    if planar.rotations is None:
+    if inner.rotations is None:
         angles = np.linspace(-np.pi, np.pi, points)
     else:
-        angles = 2 * np.pi * np.arange(planar.rotations) / planar.rotations
+        angles = 2 * np.pi * np.arange(inner.rotations) / inner.rotations
     out = {}
     for name, factor in (("rotations", np.eye(2)), ("reflections", MIRROR)):
-        if name == "rotations" or planar.reflections:
+        if name == "rotations" or inner.reflections:
             elements = rotation(angles) @ factor
             lifted = group.lift(elements) if isinstance(group, Axial) else elements
             out[name] = (np.degrees(angles), likelihood.density(lifted).cpu().double().numpy())
@@ -53,7 +54,7 @@ def density_figure(model: nn.Module) -> Figure:
     require("matplotlib", "plots", "Drawing densities")
     from matplotlib.figure import Figure
 
-    found = {name: lam for name, lam in likelihoods(model).items() if _planar(lam.group) is not None}
+    found = {name: lam for name, lam in likelihoods(model).items() if planar(lam.group) is not None}
     if not found:
         raise ValueError("this model has no learnt densities on groups of the plane to draw")
     figure = Figure(figsize=(2.1 * len(found) + 0.4, 2.3), layout="constrained")

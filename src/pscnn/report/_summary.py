@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -10,11 +11,15 @@ from torch import nn
 
 from pscnn._regularization import likelihoods
 from pscnn._types import Array
-from pscnn.groups import MIRROR, O2, SO2, C, D, Group, PlanarGroup, rotation
+from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, rotation
 from pscnn.likelihood import Likelihood
 
 KEPT = 0.8
 """A subgroup counts as kept if the density is nowhere on it below this share of its maximum on H."""
+REGAINED = 0.1
+"""KL divergence to the density before it from which a layer claims to regain what was lost."""
+MISALIGNED = 0.1
+"""Alignment error, as a share of the maximum, from which the density cannot be read."""
 
 
 def notable_elements(group: Group) -> dict[str, Array]:
@@ -33,6 +38,8 @@ def notable_elements(group: Group) -> dict[str, Array]:
 def subgroups(group: Group) -> list[Group]:
     """Candidates for what a density may have kept, the largest first."""
     candidates: list[Group] = [group]
+    if group == O3():
+        candidates.append(SO3())
     if isinstance(group, PlanarGroup):
         candidates += [O2(), SO2(), *(f(n) for n in (8, 6, 4, 3, 2) for f in (D, C)), D(1)]
     found: list[Group] = []
@@ -47,61 +54,151 @@ class LayerSummary:
     """What one density says.
 
     Attributes:
+        number: Its place among the densities, from 1.
         name: The first layer that has it.
         group: H.
+        support: The subgroup on which the density lives, H if there is no other.
         kept: Names of the largest kept subgroups.
+        degrees: For every candidate subgroup, the lowest density on it as a share of the maximum on H; the mirror is
+            the best of all, and so is the axis in space.
         entropy: −∫ λ log λ, 0 for uniform.
         effective_size: exp(entropy), the share of H over which the density spreads.
         alignment: max λ − λ(e).
+        highest: max λ.
         density: λ at notable elements.
+        kl: KL divergence to the density before it, None for the first or over another group.
     """
 
+    number: int
     name: str
     group: str
+    support: str
     kept: tuple[str, ...]
+    degrees: dict[str, float]
     entropy: float
     effective_size: float
     alignment: float
+    highest: float
     density: dict[str, float]
+    kl: float | None
+
+    @property
+    def label(self) -> str:
+        """Number and name, as pictures show them."""
+        return f"{self.number} ({self.name})"
 
 
 @torch.no_grad()
 def layer_summaries(model: nn.Module) -> list[LayerSummary]:
     """One summary per distinct density, in module order."""
-    return [_summarise(name, lam) for name, lam in likelihoods(model).items()]
+    out: list[LayerSummary] = []
+    before: Likelihood | None = None
+    for number, (name, lam) in enumerate(likelihoods(model).items(), 1):
+        comparable = before is not None and before.group == lam.group and before.support == lam.support
+        out.append(_summarise(number, name, lam, before if comparable else None))
+        before = lam
+    return out
 
 
-def _summarise(name: str, lam: Likelihood) -> LayerSummary:
+def _summarise(number: int, name: str, lam: Likelihood, before: Likelihood | None) -> LayerSummary:
     group = lam.group if lam.support is None else lam.support
     elements = notable_elements(group)
     values = lam.density(np.stack(list(elements.values()))).tolist()
     highest = lam.density(lam.grid()[0]).max().item()
     kept: list[Group] = []
+    degrees: dict[str, float] = {}
     for candidate in subgroups(group):
         nodes, _ = candidate.quadrature(64 if candidate.dimension == 2 else 12)
+        degrees[candidate.name] = lam.density(nodes).min().item() / highest
         inside_another = any(bigger.contains(nodes) for bigger in kept)
-        if not inside_another and lam.density(nodes).min().item() >= KEPT * highest:
+        if not inside_another and degrees[candidate.name] >= KEPT:
             kept.append(candidate)
+    for found, value in (_best_mirror(lam, group), _best_axis(lam, group)):
+        if found:
+            degrees[found] = value / highest
     entropy = lam.entropy().item()
     return LayerSummary(
+        number,
         name,
         lam.group.name,
+        group.name,
         tuple(k.name for k in kept) or ("e",),
+        degrees,
         entropy,
         float(np.exp(entropy)),
         lam.alignment_error().item(),
+        highest,
         dict(zip(elements, values, strict=True)),
+        None if before is None else lam.kl(before).item(),
     )
 
 
+def _best_mirror(lam: Likelihood, group: Group) -> tuple[str, float]:
+    """The mirror line with the highest density, for continuous groups of the plane with reflections."""
+    if group != O2():
+        return "", 0.0
+    angles = np.arange(0, 180, 3)
+    mirrors = rotation(np.radians(2 * angles)) @ -MIRROR  # keeps the line at this angle to the x axis
+    values = lam.density(mirrors)
+    best = int(values.argmax())
+    return f"mirror line at {angles[best]}°", values[best].item()
+
+
+def _best_axis(lam: Likelihood, group: Group) -> tuple[str, float]:
+    """The axis in space about which rotations are kept best: by the lowest density on them."""
+    if group not in (SO3(), O3()):
+        return "", 0.0
+    count = 200  # spread over the half sphere by the golden angle: about 10° apart
+    z = (np.arange(count) + 0.5) / count
+    longitude = np.pi * (3 - np.sqrt(5)) * np.arange(count)
+    axes = np.stack([np.sqrt(1 - z**2) * np.cos(longitude), np.sqrt(1 - z**2) * np.sin(longitude), z], 1)
+    axes = np.concatenate([np.eye(3), axes])
+    turns = 2 * np.pi * np.arange(1, 12) / 12
+    cross = np.cross(np.eye(3)[None], axes[:, None, :]).transpose(0, 2, 1)  # cross[n] @ v = axes[n] × v
+    outer = axes[:, :, None] * axes[:, None, :]
+    cos, sin = np.cos(turns)[:, None, None, None], np.sin(turns)[:, None, None, None]
+    turned = cos * np.eye(3) + sin * cross + (1 - cos) * outer
+    values = lam.density(turned.reshape(-1, 3, 3)).view(len(turns), -1).amin(0)
+    best = int(values.argmax())
+    x, y, z_best = axes[best]
+    return f"rotations about ({x:.2f}, {y:.2f}, {z_best:.2f})", values[best].item()
+
+
+def verdict(rows: list[LayerSummary]) -> list[str]:
+    """Sentences: where equivariance is lost first and what is left there, what is regained, what is misaligned."""
+    out = []
+    lost = next((row for row in rows if row.degrees[row.support] < KEPT), None)
+    if lost is None:
+        out.append("Equivariance is kept in every layer.")
+    else:
+        ranked = sorted(lost.degrees.items(), key=lambda item: -item[1])  # stable: the larger group first
+        left = ", ".join(f"{name} {value:.0%}" for name, value in ranked[:4])
+        out.append(f"Equivariance is first lost in layer {lost.label}. Kept there: {left}.")
+    for before, row in pairwise(rows):
+        if row.kl is not None and row.kl > REGAINED:
+            out.append(
+                f"Layer {row.label} claims to regain what layer {before.label} gave up (KL {row.kl:.2f}); "
+                "a larger weight of the KL term forbids it."
+            )
+    for row in rows:
+        if row.alignment > MISALIGNED * row.highest:
+            out.append(
+                f"The density of layer {row.label} is misaligned: it is {row.alignment:.2f} higher elsewhere than at "
+                "the identity and cannot be read; use a larger weight of the alignment term."
+            )
+    return out
+
+
 def summary(model: nn.Module) -> str:
-    """A table, one line per density: what was kept, entropy, effective size, λ at notable elements.
+    """A table, one line per density: what was kept, entropy, effective size, λ at notable elements; then a verdict.
 
     Example:
         >>> from pscnn.groups import C
         >>> print(summary(nn.ModuleDict({"conv": Likelihood(C(4))})))
-        layer  group  kept  entropy  size  align  λ(0°)  λ(90°)  λ(180°)
-        conv   C(4)   C(4)     0.00  1.00   0.00   1.00    1.00     1.00
+        layer     group  kept  entropy  size  align  λ(0°)  λ(90°)  λ(180°)
+        1 (conv)  C(4)   C(4)     0.00  1.00   0.00   1.00    1.00     1.00
+        <BLANKLINE>
+        Equivariance is kept in every layer.
     """
     rows = layer_summaries(model)
     if not rows:
@@ -111,7 +208,7 @@ def summary(model: nn.Module) -> str:
     for row in rows:
         values = [f"{row.density[name]:.2f}" if name in row.density else "" for name in names]
         numbers = [f"{x:.2f}".replace("-0.00", "0.00") for x in (row.entropy, row.effective_size, row.alignment)]
-        table.append([row.name, row.group, " ".join(row.kept), *numbers, *values])
+        table.append([row.label, row.group, " ".join(row.kept), *numbers, *values])
     widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
     lines = []
     for line in table:
@@ -119,4 +216,4 @@ def summary(model: nn.Module) -> str:
             cell.ljust(w) if k < 3 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *verdict(rows)])

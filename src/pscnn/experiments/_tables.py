@@ -1,0 +1,157 @@
+"""Tables as data: which experiments fill them, and how to read the cells."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pscnn.data.vectors import TARGETS
+from pscnn.experiments._paper import published
+from pscnn.experiments._vectors import VectorConfig, run_vectors
+
+NOISE = 0.01
+"""Of the preliminary approach; the paper says "a small amount"."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of experiments over the columns' targets.
+
+    Attributes:
+        title: What it compares.
+        paper: Name of the published table, or None.
+        rows: Label and experiment; the columns set its target.
+        columns: Targets.
+    """
+
+    title: str
+    paper: str | None
+    rows: tuple[tuple[str, VectorConfig], ...]
+    columns: tuple[str, ...] = ("angle", "norm")
+
+    def cell(self, row: VectorConfig, column: str) -> VectorConfig:
+        """The experiment of a cell."""
+        return replace(row, target=column)
+
+
+def vector_tables(**changes: Any) -> dict[str, Table]:
+    """The tables of ``pscnn reproduce vectors``, with settings changed for all of them, such as ``seeds=2``."""
+    base = VectorConfig(**changes)
+    held = replace(base, uniform_first=True)
+    methods: list[tuple[str, VectorConfig]] = [("MLP, ELU", replace(base, method="mlp"))]
+    for name, settings in (
+        ("E-MLP", {"method": "e-mlp"}),
+        ("PE-MLP (preliminary)", {"method": "preliminary"}),
+        ("PE-MLP (preliminary + noise)", {"method": "preliminary", "noise": NOISE}),
+        ("PE-MLP (probabilistic)", {"method": "pe-mlp"}),
+    ):
+        for label, nonlinearity in (("Gated", "gated"), ("FourierELU", "fourier")):
+            methods.append((f"{name}, {label}", replace(base, nonlinearity=nonlinearity, **settings)))
+    return {
+        "methods": Table("Methods", "vectors", tuple(methods)),
+        "shared": Table(
+            "One density for all layers, or one each",
+            "shared",
+            (("shared", replace(base, shared=True)), ("individual", base)),
+        ),
+        "alignment": Table(
+            "Alignment loss", "align_vectors", (("with", base), ("without", replace(base, align_weight=0.0)))
+        ),
+        "kl": Table("KL divergence", "kl_vectors", (("with", base), ("without", replace(base, kl_weight=0.0)))),
+        "uniform": Table(
+            "First layer held to the uniform density too",
+            "shared",
+            (("shared", replace(held, shared=True)), ("individual", held)),
+        ),
+    }
+
+
+def space_tables(**changes: Any) -> dict[str, Table]:
+    """The table of ``pscnn reproduce vectors-3d``: the same tasks in space, which the paper leaves out."""
+    base = VectorConfig(**{"bandlimit": 2, **changes})
+    rows = [("MLP", replace(base, method="mlp", group="SO(3)"))]
+    for group in ("SO(3)", "O(3)"):
+        for name, method in (("E-MLP", "e-mlp"), ("PE-MLP", "pe-mlp")):
+            rows.append((f"{name}, {group}", replace(base, method=method, group=group)))
+    return {"space": Table("Vectors in space", None, tuple(rows), TARGETS)}
+
+
+def configurations(tables: dict[str, Table]) -> list[VectorConfig]:
+    """The distinct experiments of some tables, the longest first."""
+    found = {table.cell(row, column) for table in tables.values() for _, row in table.rows for column in table.columns}
+    return sorted(found, key=lambda c: (c.group == "O(2)", c.nonlinearity != "fourier", c.method == "mlp", c.key))
+
+
+def run_all(
+    found: list[VectorConfig],
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    on_done: Callable[[VectorConfig, dict[str, Any]], None] | None = None,
+) -> dict[VectorConfig, dict[str, Any]]:
+    """Run experiments in parallel, each on one core; finished ones are read.
+
+    Args:
+        found: The experiments.
+        folder: Where their folders are.
+        workers: Processes; one per core by default.
+        on_done: Called with each experiment and its result when it is there.
+    """
+    results = {}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers or os.cpu_count(), context, _single_threaded) as pool:
+        jobs = {pool.submit(run_vectors, config, folder): config for config in found}
+        try:
+            for job in as_completed(jobs):
+                results[jobs[job]] = job.result()
+                if on_done is not None:
+                    on_done(jobs[job], results[jobs[job]])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return results
+
+
+def _single_threaded() -> None:
+    torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of ours beside the paper's.
+
+    Attributes:
+        mean: Over the seeds.
+        std: Standard deviation over the seeds.
+        paper: Mean and standard deviation, or None.
+    """
+
+    mean: float
+    std: float
+    paper: tuple[float, float] | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether ours is more than two of the paper's standard deviations away."""
+        return self.paper is not None and abs(self.mean - self.paper[0]) > 2 * self.paper[1]
+
+
+def cells(table: Table, results: dict[VectorConfig, dict[str, Any]]) -> dict[str, dict[str, Cell]]:
+    """The numbers of a table: row label, column, cell."""
+    theirs = published(table.paper) if table.paper else {}
+    out: dict[str, dict[str, Cell]] = {}
+    for label, row in table.rows:
+        out[label] = {}
+        for column in table.columns:
+            errors = results[table.cell(row, column)]["errors"]
+            spread = statistics.stdev(errors) if len(errors) > 1 else 0.0
+            out[label][column] = Cell(statistics.mean(errors), spread, theirs.get(label, {}).get(column))
+    return out

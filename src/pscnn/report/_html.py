@@ -1,0 +1,238 @@
+"""One self-contained HTML file about one or several runs."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor, nn
+
+from pscnn import training
+from pscnn._extras import require
+from pscnn._regularization import likelihoods
+from pscnn.report._degree import degree_figure
+from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves, planar
+from pscnn.report._summary import summary
+
+IMAGES = 16
+"""Test images on which equivariance errors are measured."""
+
+
+def html_report(
+    folders: Sequence[str | Path], out: str | Path | None = None, data_dir: str | Path | None = None
+) -> Path:
+    """Write a report of finished runs; it opens in a browser without a server or a network.
+
+    Args:
+        folders: The runs.
+        out: The file; by default ``report.html`` in the first run's folder. An existing file is never replaced: the new
+            one gets a number.
+        data_dir: Data folder, to measure equivariance errors on images of the runs' own test sets.
+    """
+    require("plotly", "plots", "The HTML report")
+    require("matplotlib", "plots", "The HTML report")
+    runs = [_read(Path(folder), data_dir) for folder in folders]
+    path = _free(Path(out) if out is not None else Path(folders[0]) / "report.html")
+    sections = [_results(runs), *(_section(run) for run in runs)]
+    page = _PAGE.format(plotly=_plotly_script(), body="\n".join(sections))
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise training.RunError(f"cannot write {path}: {error.strerror}. Choose another file with --out") from None
+    return path
+
+
+def _read(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
+    if not (folder / "result.json").exists():
+        training.read_config(folder)  # says it if this is not a run at all
+        raise training.RunError(f"{folder} is not finished: continue it with: pscnn train --resume {folder}")
+    module = training.load(folder)
+    data = training.DoubleDigitData(module.config, data_dir)
+    data.setup()
+    images, _ = data.on_after_batch_transfer(("test", _rows(len(data.splits["test"])), 0), 0)
+    return {
+        "name": folder.name,
+        "config": module.config,
+        "model": module.model,
+        "result": json.loads((folder / "result.json").read_text()),
+        "history": [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()],
+        "confusion": np.load(folder / "confusion.npy"),
+        "images": images,
+    }
+
+
+def _rows(count: int) -> Tensor:
+    return torch.linspace(0, count - 1, min(IMAGES, count)).long()
+
+
+def _free(path: Path) -> Path:
+    if not path.exists():
+        return path
+    numbered = (path.with_name(f"{path.stem}-{k}{path.suffix}") for k in range(2, 10_000))
+    return next(candidate for candidate in numbered if not candidate.exists())
+
+
+def _results(runs: list[dict[str, Any]]) -> str:
+    heads = ("run", "method", "group", "digits move by", "test accuracy", "best epoch", "parameters", "device")
+    rows = []
+    for run in runs:
+        config, result = run["config"], run["result"]
+        cells = (
+            f'<a href="#{html.escape(run["name"])}">{html.escape(run["name"])}</a>',
+            config.method,
+            "–" if config.method == "cnn" else config.group,
+            config.symmetry,
+            f"{result['test_accuracy']:.4f}",
+            result["best_epoch"] + 1,
+            f"{result['parameters']:,}",
+            html.escape(str(result["device"])),
+        )
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "".join(f"<th>{text}</th>" for text in heads)
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def _section(run: dict[str, Any]) -> str:
+    model: nn.Module = run["model"]
+    parts = [f'<h2 id="{html.escape(run["name"])}">{html.escape(run["name"])}</h2>']
+    if likelihoods(model):
+        parts += [
+            "<h3>What each layer kept</h3>",
+            "<p>The learnt density over rotations (solid) and reflections (dashed). A flat line at 1 is full "
+            "equivariance; where it is low, the layer does not treat that transformation as a symmetry.</p>",
+            _figures("densities", density_panels(model)),
+            f"<pre>{html.escape(summary(model))}</pre>",
+            "<h3>Is it true?</h3>",
+            f"<p>The equivariance error of every layer on {len(run['images'])} test images, beside its density. "
+            "ρ is their rank correlation: −1 if the error is the larger, the lower the density.</p>",
+            _svg(degree_figure(model, run["images"])),
+        ]
+    parts += ["<h3>Training</h3>", _figures("curves", _curves(run["history"]))]
+    parts += ["<h3>Confusion</h3>", _figures("confusion", [_confusion(run["confusion"])])]
+    settings = yaml.safe_dump(run["config"].to_dict(), sort_keys=False)
+    parts.append(f"<details><summary>Configuration</summary><pre>{html.escape(settings)}</pre></details>")
+    return f"<section>{''.join(parts)}</section>"
+
+
+def density_panels(model: nn.Module) -> list[Any]:
+    """One interactive figure per density on a group of the plane; hovering shows the element and its density."""
+    from plotly.graph_objects import Figure
+
+    found = {name: lam for name, lam in likelihoods(model).items() if planar(lam.group) is not None}
+    curves = {name: density_curves(lam) for name, lam in found.items()}
+    highest = max(values.max() for curve in curves.values() for _, values in curve.values())
+    out = []
+    for number, (name, curve) in enumerate(curves.items(), 1):
+        figure = Figure()
+        finite = found[name].group.order is not None
+        for (kind, (angles, values)), colour in zip(curve.items(), (ROTATIONS, REFLECTIONS), strict=False):
+            figure.add_scatter(
+                x=angles.tolist(),
+                y=values.tolist(),
+                name=kind,
+                mode="markers" if finite else "lines",
+                marker={"color": colour, "symbol": "circle" if kind == "rotations" else "diamond", "size": 9},
+                line={"color": colour, "dash": "solid" if kind == "rotations" else "dash"},
+                hovertemplate=f"{kind[:-1]} %{{x:.0f}}°<br>λ = %{{y:.3f}}<extra></extra>",
+            )
+        figure.add_hline(1, line={"color": "#999", "dash": "dot", "width": 1})
+        figure.update_xaxes(tickvals=angles.tolist() if finite else [-180, -90, 0, 90, 180], title_text="angle (°)")
+        figure.update_yaxes(range=[0, 1.05 * highest], title_text="density λ")
+        figure.update_layout(title=f"layer {number} ({name})", showlegend=False)
+        out.append(figure)
+    return out
+
+
+def _curves(history: list[dict[str, Any]]) -> list[Any]:
+    from plotly.graph_objects import Figure
+
+    names = [name for name in history[0] if "/" in name]
+    panels = {
+        "accuracy": [name for name in names if "accuracy" in name],
+        "loss": [name for name in names if name.endswith(("/loss", "/task"))],
+        "alignment, KL divergence, priors": [n for n in names if n.endswith(("/alignment", "/kl", "/penalty"))],
+    }
+    epochs = [row["epoch"] + 1 for row in history]
+    out = []
+    for title, found in panels.items():
+        if found:
+            figure = Figure()
+            for name in found:
+                figure.add_scatter(x=epochs, y=[row[name] for row in history], name=name, mode="lines")
+            figure.update_xaxes(title_text="epoch")
+            figure.update_layout(title=title, showlegend=True, legend={"orientation": "h", "y": -0.35}, height=330)
+            out.append(figure)
+    return out
+
+
+def _confusion(counts: Any) -> Any:
+    from plotly.graph_objects import Figure, Heatmap
+
+    size = len(counts)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    hover = "true %{y}, predicted %{x}<br>%{z:.0%}<extra></extra>"
+    figure = Figure(Heatmap(z=shares.tolist(), colorscale="Blues", hovertemplate=hover, colorbar={"title": "share"}))
+    figure.update_xaxes(title_text="predicted class", constrain="domain")
+    figure.update_yaxes(title_text="true class", autorange="reversed", scaleanchor="x", constrain="domain")
+    figure.update_layout(height=min(640, 260 + 6 * size))
+    return figure
+
+
+def _figures(name: str, figures: list[Any]) -> str:
+    """Figures side by side, as many as the window is wide."""
+    parts = []
+    for figure in figures:
+        figure.update_layout(
+            template="plotly_white",
+            margin={"l": 50, "r": 15, "t": 40, "b": 45},
+            font={"family": "system-ui, sans-serif", "size": 12},
+        )
+        if figure.layout.height is None:
+            figure.update_layout(height=260)
+        config = {"responsive": True, "displayModeBar": False}
+        parts.append(figure.to_html(full_html=False, include_plotlyjs=False, config=config))
+    return f'<div class="figures {name}">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
+
+
+def _svg(figure: Any) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg")
+    text = buffer.getvalue()
+    return f'<div class="errors">{text[text.index("<svg") :]}</div>'
+
+
+def _plotly_script() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>pscnn report</title>
+<link rel="icon" href="data:,">
+<style>
+ body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222 }}
+ table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
+ td, th {{ padding: .3rem .8rem; border-bottom: 1px solid #ddd; text-align: left; white-space: nowrap }}
+ .wide {{ overflow-x: auto }} section {{ border-top: 2px solid #ccc; margin-top: 3rem }}
+ pre {{ overflow-x: auto; background: #f6f6f6; padding: 1rem; font-size: .8rem }}
+ .figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: .5rem }}
+ .figures > div {{ min-width: 0 }} .errors svg {{ max-width: 100%; height: auto }}
+</style>
+<script>{plotly}</script></head>
+<body><h1>How much symmetry was kept</h1>
+{body}
+<script>
+// Each figure was drawn before those beside it existed: fit all to their final places.
+addEventListener("load", () => document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.Plots.resize(plot)))
+</script>
+</body></html>
+"""

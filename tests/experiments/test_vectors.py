@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from pscnn import experiments
+from pscnn.cli import app
+from pscnn.experiments import Cell, VectorConfig
+
+TINY = VectorConfig(seeds=2, epochs=2, count=64, batch_size=32, bandlimit=2)
+
+
+def test_an_experiment_is_run_once(tmp_path: Path) -> None:
+    result = experiments.run_vectors(TINY, tmp_path)
+    assert len(result["errors"]) == 2
+    assert len(result["history"]) == 2
+    assert len(result["history"][0]["kl"]) == 2
+    file = tmp_path / TINY.key / "result.json"
+    file.write_text(json.dumps({**result, "errors": [1, 2]}))
+    assert experiments.run_vectors(TINY, tmp_path)["errors"] == [1, 2]
+    models = experiments.load_vectors(TINY, tmp_path)
+    assert len(models) == 2
+    assert not torch.equal(models[0][0].weight, models[1][0].weight)
+
+
+def test_experiments_are_reproducible(tmp_path: Path) -> None:
+    first = experiments.run_vectors(TINY, tmp_path / "a")
+    assert experiments.run_vectors(TINY, tmp_path / "b")["errors"] == first["errors"]
+
+
+def test_seeds_do_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
+    two = experiments.run_vectors(TINY, tmp_path)["errors"]
+    three = experiments.run_vectors(replace(TINY, seeds=3), tmp_path)["errors"]
+    assert three[:2] == pytest.approx(two, rel=1e-4)
+
+
+def test_different_settings_have_different_folders() -> None:
+    assert TINY.key != replace(TINY, noise=0.1).key
+    assert TINY.key == replace(TINY).key
+
+
+def test_tables_name_every_row_of_the_paper() -> None:
+    for table in experiments.vector_tables().values():
+        assert table.paper is not None
+        assert set(experiments.published(table.paper)) == {label for label, _ in table.rows}
+    assert len(experiments.configurations(experiments.vector_tables())) == 28
+
+
+def test_cells_say_when_they_differ() -> None:
+    assert not Cell(1.0, 0.1, (1.2, 0.1)).differs
+    assert Cell(1.0, 0.1, (1.21, 0.1)).differs
+    assert not Cell(1.0, 0.1, None).differs
+
+
+def test_reproduce_vectors_prints_tables_and_draws(tmp_path: Path) -> None:
+    arguments = ["reproduce", "vectors", "--runs", str(tmp_path), "--seeds", "1", "--epochs", "1"]
+    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
+    assert done.exit_code == 0, done.output
+    assert "1.486 (0.044)" in done.output
+    place = tmp_path / "vectors" / "report-vectors"
+    assert "PE-MLP (probabilistic), FourierELU" in (place / "tables.md").read_text()
+    for name in ("shared", "second-layer", "alignment", "kl"):
+        assert (place / f"{name}.svg").stat().st_size > 1000
+        assert (place / f"{name}.png").stat().st_size > 1000
+
+
+def test_an_unknown_experiment_is_one_message() -> None:
+    done = CliRunner().invoke(app, ["reproduce", "imagenet"])
+    assert done.exit_code == 1
+    assert "unknown experiment 'imagenet'" in done.output
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "vectors.py"
+    command = [sys.executable, str(example), "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "angle: error of the equivariant network" in done.stdout
+    assert (tmp_path / "vectors.png").stat().st_size > 1000

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pscnn import training
+from pscnn.cli import app
+from pscnn.report._html import html_report
+
+
+def finished(root: Path, **settings: object) -> Path:
+    small = {"kinds": 2, "size": 28, "width": 0.15, "train_per_class": 4, "validation_per_class": 2, "test_per_class": 3}
+    config = training.Config.from_dict({**small, "epochs": 2, "batch_size": 8, **settings})
+    folder = training.start(config, root)
+    training.train(folder, accelerator="cpu", progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("runs")
+    return [finished(root, method=m, group=g) for m, g in (("p-scnn", "O(2)"), ("p-scnn", "C4"), ("cnn", "O(2)"))]
+
+
+def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", *map(str, runs), "--out", str(tmp_path / "r.html")])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "r.html").read_text()
+    for run in runs:
+        assert f'id="{run.name}"' in text
+    page = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert page.count('class="figures densities"') == 2
+    assert page.count("<svg") == 2
+    assert page.count('class="figures confusion"') == 3
+    assert "method: cnn" in page
+    for attribute in re.findall(r'(?:src|href)="([^"]+)"', page):
+        assert attribute.startswith(("#", "data:")), attribute  # nothing comes from a network
+
+
+def test_reports_are_not_replaced(runs: list[Path]) -> None:
+    first, second = html_report(runs[:1]), html_report(runs[:1])
+    assert (first.name, second.name) == ("report.html", "report-2.html")
+    assert first.parent == runs[0]
+
+
+def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "is not a run: it has no config.yaml" in " ".join(done.output.split())
+    started = training.start(training.Config(), tmp_path)
+    done = CliRunner().invoke(app, ["report", str(started)])
+    assert done.exit_code == 1
+    assert "is not finished: continue it with" in " ".join(done.output.split())
+    done = CliRunner().invoke(app, ["report", str(runs[0]), "--out", str(tmp_path / "missing" / "r.html")])
+    assert done.exit_code == 1
+    assert "cannot write" in done.output
