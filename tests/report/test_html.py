@@ -12,7 +12,14 @@ from pscnn.report._html import html_report
 
 
 def finished(root: Path, **settings: object) -> Path:
-    small = {"kinds": 2, "size": 28, "width": 0.15, "train_per_class": 4, "validation_per_class": 2, "test_per_class": 3}
+    small = {
+        "kinds": 2,
+        "size": 28,
+        "width": 0.15,
+        "train_per_class": 4,
+        "validation_per_class": 2,
+        "test_per_class": 3,
+    }
     config = training.Config.from_dict({**small, "epochs": 2, "batch_size": 8, **settings})
     folder = training.start(config, root)
     training.train(folder, accelerator="cpu", progress=False)

@@ -232,7 +232,7 @@ _PAGE = """<!doctype html>
 {body}
 <script>
 // Each figure was drawn before those beside it existed: fit all to their final places.
-addEventListener("load", () => document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.Plots.resize(plot)))
+addEventListener("load", () => document.querySelectorAll(".js-plotly-plot").forEach((p) => Plotly.Plots.resize(p)))
 </script>
 </body></html>
 """
