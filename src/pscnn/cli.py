@@ -213,6 +213,39 @@ def reproduce(
     console.print(f"tables and pictures: {files[0].parent}", highlight=False)
 
 
+@app.command("benchmark-symmetry")
+@_command
+def benchmark_symmetry(
+    only: Annotated[list[str] | None, typer.Option(help="Names of tasks; all by default.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks per task.")] = 3,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
+) -> None:
+    """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
+    import statistics
+
+    from pscnn import experiments
+
+    unknown = sorted(set(only or ()) - set(experiments.SYMMETRY_TASKS))
+    if unknown:
+        raise typer.BadParameter(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
+    changes = {} if epochs is None else {"epochs": epochs}
+    config = experiments.SymmetryConfig(seeds=seeds, **changes)
+    table = Table("task", "kept by", "AUC", "total variation", "error / variance")
+    for name in only or experiments.SYMMETRY_TASKS:
+        with console.status(f"{name}: {seeds} networks"):
+            scores, found, _ = experiments.run_symmetry(name, config)
+        auc = [score.auc for score in scores if score.auc is not None]
+        table.add_row(
+            name,
+            experiments.SYMMETRY_TASKS[name].words,
+            f"{statistics.mean(auc):.3f} [{min(auc):.3f}]" if auc else "–",
+            f"{statistics.mean(score.total_variation for score in scores):.3f}",
+            f"{statistics.median(found):.3f}",
+        )
+    console.print(table)
+    console.print(f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error", highlight=False)
+
+
 @app.callback(invoke_without_command=True)
 def _main(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     if version:

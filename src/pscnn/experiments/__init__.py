@@ -1,11 +1,17 @@
 """The paper's tables as data, and what runs them."""
 
 from pscnn.experiments._paper import published
+from pscnn.experiments._symmetry import TASKS as SYMMETRY_TASKS
+from pscnn.experiments._symmetry import SymmetryConfig, SymmetryScore, SymmetryTask, run_symmetry, symmetry_score
 from pscnn.experiments._tables import Cell, Table, cells, configurations, run_all, space_tables, vector_tables
 from pscnn.experiments._vectors import VectorConfig, load_vectors, run_vectors
 
 __all__ = [
+    "SYMMETRY_TASKS",
     "Cell",
+    "SymmetryConfig",
+    "SymmetryScore",
+    "SymmetryTask",
     "Table",
     "VectorConfig",
     "cells",
@@ -13,7 +19,9 @@ __all__ = [
     "load_vectors",
     "published",
     "run_all",
+    "run_symmetry",
     "run_vectors",
     "space_tables",
+    "symmetry_score",
     "vector_tables",
 ]

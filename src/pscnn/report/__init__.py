@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pscnn.report._degree import agreement, degree_figure, plane_elements
 from pscnn.report._density import density_curves, density_figure
+from pscnn.report._spheres import sphere_figure, sphere_panels
 from pscnn.report._summary import LayerSummary, layer_summaries, summary
 from pscnn.report._terminal import density_chart
 
@@ -16,5 +17,7 @@ __all__ = [
     "density_figure",
     "layer_summaries",
     "plane_elements",
+    "sphere_figure",
+    "sphere_panels",
     "summary",
 ]

@@ -13,6 +13,7 @@ from pscnn._regularization import likelihoods
 from pscnn._types import Array
 from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, rotation
 from pscnn.likelihood import Likelihood
+from pscnn.report._spheres import axis_angle
 
 KEPT = 0.8
 """A subgroup counts as kept if the density is nowhere on it below this share of its maximum on H."""
@@ -153,12 +154,8 @@ def _best_axis(lam: Likelihood, group: Group) -> tuple[str, float]:
     longitude = np.pi * (3 - np.sqrt(5)) * np.arange(count)
     axes = np.stack([np.sqrt(1 - z**2) * np.cos(longitude), np.sqrt(1 - z**2) * np.sin(longitude), z], 1)
     axes = np.concatenate([np.eye(3), axes])
-    turns = 2 * np.pi * np.arange(1, 12) / 12
-    cross = np.cross(np.eye(3)[None], axes[:, None, :]).transpose(0, 2, 1)  # cross[n] @ v = axes[n] × v
-    outer = axes[:, :, None] * axes[:, None, :]
-    cos, sin = np.cos(turns)[:, None, None, None], np.sin(turns)[:, None, None, None]
-    turned = cos * np.eye(3) + sin * cross + (1 - cos) * outer
-    values = lam.density(turned.reshape(-1, 3, 3)).view(len(turns), -1).amin(0)
+    turned = np.stack([axis_angle(axes, turn) for turn in 2 * np.pi * np.arange(1, 12) / 12])
+    values = lam.density(turned.reshape(-1, 3, 3)).view(len(turned), -1).amin(0)
     best = int(values.argmax())
     x, y, z_best = axes[best]
     return f"rotations about ({x:.2f}, {y:.2f}, {z_best:.2f})", values[best].item()

@@ -1,0 +1,125 @@
+"""Pictures of densities on SO(3) and O(3): maps of the rotation axes, one per rotation angle (paper, Fig. 10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from pscnn._extras import require
+from pscnn._types import Array
+from pscnn.groups import O3, SO3
+from pscnn.likelihood import Likelihood
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ANGLES = (0, 45, 90, 135, 180)
+
+
+def axis_angle(axes: Array, angle: float) -> Array:
+    """Rotations about axes (N, 3) of unit length by an angle in radians, shape (N, 3, 3) (Rodrigues' formula)."""
+    x, y, z = axes.T
+    zero = np.zeros_like(x)
+    cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], 1).reshape(-1, 3, 3)
+    return np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
+
+
+@torch.no_grad()
+def sphere_maps(likelihood: Likelihood, points: int = 60) -> tuple[Array, Array, dict[str, list[Array]]]:
+    """λ over the axes' longitudes and latitudes, for each angle of ``ANGLES``, for each parity that the group has.
+
+    Returns:
+        Longitudes (2·points,) and latitudes (points,) in radians; maps (points, 2·points) by "rotations" and, for O(3),
+        "with inversion".
+    """
+    group = likelihood.group
+    if group not in (SO3(), O3()):
+        raise ValueError(f"maps of axes exist for SO(3) and O(3), not for {group.name}")
+    longitude = np.linspace(-np.pi, np.pi, 2 * points)
+    latitude = np.linspace(-np.pi / 2, np.pi / 2, points)
+    across, up = np.meshgrid(longitude, latitude)
+    axes = np.stack([np.cos(up) * np.cos(across), np.cos(up) * np.sin(across), np.sin(up)], -1).reshape(-1, 3)
+    maps: dict[str, list[Array]] = {}
+    for name, sign in (("rotations", 1.0), ("with inversion", -1.0)):
+        if sign > 0 or group == O3():
+            maps[name] = [
+                likelihood.density(sign * axis_angle(axes, np.radians(a))).cpu().double().numpy().reshape(across.shape)
+                for a in ANGLES
+            ]
+    return longitude, latitude, maps
+
+
+def sphere_figure(likelihood: Likelihood) -> Figure:
+    """Equal-area maps of the rotation axes at five rotation angles; both parities for O(3).
+
+    The centre of a map is the x axis, the right quarter y, the top z. A triangle marks the highest density of all maps
+    of a parity, a cross the lowest.
+    """
+    require("matplotlib", "plots", "Drawing densities")
+    from matplotlib.figure import Figure
+
+    longitude, latitude, maps = sphere_maps(likelihood)
+    highest = max(m.max() for row in maps.values() for m in row)
+    lowest = min(m.min() for row in maps.values() for m in row)
+    if highest - lowest < 1e-3:  # uniform: do not colour rounding errors
+        lowest, highest = 0.5, 1.5
+    figure = Figure(figsize=(7, 0.85 * len(maps) + 0.35), layout="constrained")
+    grid = figure.subplots(len(maps), len(ANGLES), squeeze=False, subplot_kw={"projection": "mollweide"})
+    for number, (row, (name, found)) in enumerate(zip(grid, maps.items(), strict=True)):
+        for axis, values, angle in zip(row, found, ANGLES, strict=True):
+            mesh = axis.pcolormesh(
+                longitude, latitude, values, cmap="viridis", vmin=lowest, vmax=highest, shading="auto", rasterized=True
+            )
+            axis.set_xticks([])
+            axis.set_yticks([])
+            if number == 0:
+                axis.set_title(f"{angle}°", fontsize=8)
+        row[0].set_ylabel(name, fontsize=8)
+        stacked = np.stack(found)
+        if np.ptp(stacked) > 1e-3:
+            for place, marker, colour in ((stacked.argmax(), "^", "black"), (stacked.argmin(), "x", "white")):
+                which, up, across = np.unravel_index(place, stacked.shape)
+                has_axis = np.ptp(stacked[which]) > 1e-6  # not at 0°
+                where = (longitude[across], latitude[up]) if has_axis else (0.0, 0.0)
+                row[which].plot(*where, marker, color=colour, ms=5)
+    bar = figure.colorbar(mesh, ax=grid, shrink=0.8, pad=0.01)
+    bar.set_label("density λ", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    return figure
+
+
+def sphere_panels(likelihood: Likelihood) -> list[Any]:
+    """The same maps as interactive spheres, one figure per parity; hovering shows the axis and the density."""
+    require("plotly", "plots", "Interactive spheres")
+    from plotly.subplots import make_subplots
+
+    longitude, latitude, maps = sphere_maps(likelihood, points=30)
+    across, up = np.meshgrid(longitude, latitude)
+    x, y, z = np.cos(up) * np.cos(across), np.cos(up) * np.sin(across), np.sin(up)
+    highest = max(m.max() for row in maps.values() for m in row)
+    hover = "(%{x:.2f}, %{y:.2f}, %{z:.2f})<br>λ = %{surfacecolor:.3f}<extra></extra>"
+    out = []
+    for name, found in maps.items():
+        titles = [f"{angle}°" for angle in ANGLES]
+        figure = make_subplots(1, len(ANGLES), specs=[[{"type": "surface"}] * len(ANGLES)], subplot_titles=titles)
+        for column, (values, angle) in enumerate(zip(found, ANGLES, strict=True), 1):
+            figure.add_surface(
+                x=x,
+                y=y,
+                z=z,
+                surfacecolor=values,
+                cmin=0,
+                cmax=highest,
+                colorscale="Viridis",
+                showscale=column == len(ANGLES),
+                hovertemplate=f"{angle}° about {hover}",
+                row=1,
+                col=column,
+            )
+        hidden = {"visible": False}
+        figure.update_scenes(xaxis=hidden, yaxis=hidden, zaxis=hidden)
+        figure.update_layout(title=name, height=300)
+        out.append(figure)
+    return out

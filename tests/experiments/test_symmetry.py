@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pscnn import Likelihood
+from pscnn.experiments import SYMMETRY_TASKS, SymmetryConfig, run_symmetry, symmetry_score
+from pscnn.groups import O2
+
+
+@pytest.mark.parametrize("name", [n for n in SYMMETRY_TASKS if n != "up to 45°"])
+def test_targets_are_kept_by_their_symmetries_and_by_nothing_else(name: str) -> None:
+    task = SYMMETRY_TASKS[name]
+    elements = np.concatenate([task.group.sample(200, seed=0), task.group.quadrature(7)[0]])
+    u, v = torch.randn(2, 50, task.group.dimension, dtype=torch.float64)
+    before = task.target(u, v)
+    distances = task.distance(elements)
+    for h, distance in zip(torch.as_tensor(elements), distances, strict=True):
+        change = (task.target(u @ h.T, v @ h.T) - before).abs().mean()
+        assert (change < 1e-9) == (distance < 1e-9), (name, h, distance)
+
+
+def test_directions_are_kept_by_small_turns_most_often() -> None:
+    task = SYMMETRY_TASKS["up to 45°"]
+    u = torch.randn(4000, 2, dtype=torch.float64)
+    before = task.target(u, u)
+    for degrees, share in ((0, 1.0), (30, 2 / 3), (60, 1 / 3), (90, 0.0), (180, 0.0)):
+        h = torch.as_tensor(task.group.identity)
+        c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        h = torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
+        same = ((task.target(u @ h.T, u) - before).abs().amax(-1) < 1e-6).double().mean().item()
+        assert same == pytest.approx(share, abs=0.03)
+
+
+def test_scores_of_perfect_wrong_and_uniform_densities() -> None:
+    mirror = SYMMETRY_TASKS["mirror"]
+    right = Likelihood(O2(), 2, initial=lambda h: 6 * h[:, 1, 1])  # high where y stays
+    wrong = Likelihood(O2(), 2, initial=lambda h: -6 * h[:, 1, 1])
+    assert symmetry_score(right, mirror.distance).auc == pytest.approx(1)
+    assert symmetry_score(wrong, mirror.distance).auc == pytest.approx(0)
+    uniform = symmetry_score(Likelihood(O2(), 2), mirror.distance)
+    assert uniform.auc == pytest.approx(0.5)
+    assert uniform.total_variation == pytest.approx(1 - 30 / 360, abs=0.01)
+    everything = symmetry_score(Likelihood(O2(), 2), SYMMETRY_TASKS["all"].distance)
+    assert everything.auc is None
+    assert everything.total_variation == pytest.approx(0, abs=1e-6)
+
+
+def test_a_benchmark_runs() -> None:
+    config = SymmetryConfig(count=64, batch_size=32, epochs=2, seeds=2, bandlimit=1)
+    scores, errors, models = run_symmetry("mirror", config)
+    assert len(scores) == len(errors) == len(models) == 2
+    assert not models[0].training
+    again, _, _ = run_symmetry("mirror", config)
+    assert again == scores
