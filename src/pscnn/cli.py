@@ -230,7 +230,7 @@ def benchmark_symmetry(
         raise typer.BadParameter(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
     changes = {} if epochs is None else {"epochs": epochs}
     config = experiments.SymmetryConfig(seeds=seeds, **changes)
-    table = Table("task", "kept by", "AUC", "total variation", "error / variance")
+    table = Table("task", "kept by", "AUC", "variation", "error", box=None)
     for name in only or experiments.SYMMETRY_TASKS:
         with console.status(f"{name}: {seeds} networks"):
             scores, found, _ = experiments.run_symmetry(name, config)
@@ -243,7 +243,8 @@ def benchmark_symmetry(
             f"{statistics.median(found):.3f}",
         )
     console.print(table)
-    console.print(f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error", highlight=False)
+    text = f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error"
+    console.print(text, highlight=False, markup=False)
 
 
 @app.callback(invoke_without_command=True)

@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from pscnn import Likelihood
+from pscnn.cli import app
 from pscnn.experiments import SYMMETRY_TASKS, SymmetryConfig, run_symmetry, symmetry_score
 from pscnn.groups import O2
 
@@ -54,3 +56,15 @@ def test_a_benchmark_runs() -> None:
     assert not models[0].training
     again, _, _ = run_symmetry("mirror", config)
     assert again == scores
+
+
+def test_the_command_prints_scores_and_knows_its_tasks() -> None:
+    done = CliRunner().invoke(
+        app, ["benchmark-symmetry", "--only", "all", "--only", "mirror", "--seeds", "1", "--epochs", "1"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "mirror" in done.output
+    assert "rotations" not in done.output.replace("rotations about", "")
+    done = CliRunner().invoke(app, ["benchmark-symmetry", "--only", "banana"])
+    assert done.exit_code != 0
+    assert "unknown task 'banana'" in " ".join(done.output.split())
