@@ -218,7 +218,7 @@ def reproduce(
 def benchmark_symmetry(
     only: Annotated[list[str] | None, typer.Option(help="Names of tasks; all by default.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Networks per task.")] = 3,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
 ) -> None:
     """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
     import statistics
@@ -228,8 +228,7 @@ def benchmark_symmetry(
     unknown = sorted(set(only or ()) - set(experiments.SYMMETRY_TASKS))
     if unknown:
         raise typer.BadParameter(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
-    changes = {} if epochs is None else {"epochs": epochs}
-    config = experiments.SymmetryConfig(seeds=seeds, **changes)
+    config = experiments.SymmetryConfig(seeds=seeds, epochs=epochs)
     table = Table("task", "kept by", "AUC", "variation", "error", box=None)
     for name in only or experiments.SYMMETRY_TASKS:
         with console.status(f"{name}: {seeds} networks"):
