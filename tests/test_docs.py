@@ -47,7 +47,8 @@ def test_importing_the_library_needs_no_extra() -> None:
         "import sys\n"
         "for name in ('lightning', 'torchmetrics', 'matplotlib', 'plotly', 'sklearn', 'pooch', 'typer', 'rich', 'e3nn',"
         " 'yaml', 'ray'):\n    sys.modules[name] = None\n"
-        "import pscnn, pscnn.models, pscnn.data.ddmnist, pscnn.training, pscnn.report\n"
+        "import pscnn\nassert 'scipy.stats' not in sys.modules, 'it would take most of the time of the import'\n"
+        "import pscnn.models, pscnn.data.ddmnist, pscnn.training, pscnn.report\n"
         "pscnn.groups.SO3().irrep(2).tensor(pscnn.groups.SO3().irrep(1))\n"
         "try:\n    pscnn.training.train\nexcept ImportError as error:\n    print(error)\n"
     )

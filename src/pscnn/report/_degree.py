@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from pscnn._equivariance import LayerError, layer_errors
@@ -44,6 +43,8 @@ def agreement(likelihood: Likelihood, errors: LayerError, elements: Array) -> fl
 
     Not a number where one of them is constant, as for a uniform density.
     """
+    from scipy.stats import spearmanr  # takes longer to import than all of pscnn
+
     density, error = likelihood.density(elements).cpu().numpy(), errors.error.cpu().numpy()
     if np.ptp(density) < 1e-6 or np.ptp(error) < 1e-6:
         return float("nan")
