@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from rich.console import Console
@@ -44,10 +44,14 @@ def _command(function: Callable[..., Any]) -> Callable[..., Any]:
             if type(error).__name__ not in ("ConfigError", "RunError"):  # named to keep training's imports lazy
                 raise
             message = str(error)
-        errors.print(f"error: {message}", style="red", markup=False, highlight=False)
-        raise typer.Exit(1)
+        _fail(message)
 
     return wrapped
+
+
+def _fail(message: str) -> NoReturn:
+    errors.print(f"error: {message}", style="red", markup=False, highlight=False)
+    raise typer.Exit(1)
 
 
 def _with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,9 +188,12 @@ def reproduce(
 ) -> None:
     """Make tables and figures of the paper again, beside its numbers."""
     if what not in ("vectors", "vectors-3d"):
-        message = f"error: unknown experiment {what!r}: use 'vectors' or 'vectors-3d'"
-        errors.print(message, style="red", markup=False, highlight=False)
-        raise typer.Exit(1)
+        _fail(f"unknown experiment {what!r}: use 'vectors' or 'vectors-3d'")
+    folder = runs / "vectors"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _fail(f"cannot make the folder {folder}: {error.strerror}. Choose another with --runs")
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from pscnn import experiments
@@ -195,7 +202,6 @@ def reproduce(
     make = experiments.vector_tables if what == "vectors" else experiments.space_tables
     tables = make(seeds=seeds, epochs=epochs)
     found = experiments.configurations(tables)
-    folder = runs / "vectors"
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task(f"{seeds} seeds each", total=len(found))
@@ -227,7 +233,7 @@ def benchmark_symmetry(
 
     unknown = sorted(set(only or ()) - set(experiments.SYMMETRY_TASKS))
     if unknown:
-        raise typer.BadParameter(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
+        _fail(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
     config = experiments.SymmetryConfig(seeds=seeds, epochs=epochs)
     table = Table("task", "kept by", "AUC", "variation", "error", box=None)
     for name in only or experiments.SYMMETRY_TASKS:

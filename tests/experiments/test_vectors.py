@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +72,28 @@ def test_reproduce_vectors_prints_tables_and_draws(tmp_path: Path) -> None:
     for name in ("shared", "second-layer", "alignment", "kl"):
         assert (place / f"{name}.svg").stat().st_size > 1000
         assert (place / f"{name}.png").stat().st_size > 1000
+
+
+def test_an_unwritable_folder_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, ["reproduce", "vectors", "--runs", str(tmp_path / "file")])
+    assert done.exit_code == 1
+    assert "Choose another with --runs" in " ".join(done.output.split())
+
+
+def test_an_interruption_ends_at_once_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    arguments = ["reproduce", "vectors", "--runs", str(tmp_path), "--seeds", "1", "--workers", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pscnn", *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    for _ in range(600):  # until something trains
+        if list(tmp_path.glob("vectors/*")):
+            break
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # what a terminal sends on Ctrl-C
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert len(list(tmp_path.glob("vectors/*"))) < 3
 
 
 def test_an_unknown_experiment_is_one_message() -> None:

@@ -107,16 +107,15 @@ def run_all(
     """
     results = {}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers or os.cpu_count(), context, _single_threaded) as pool:
+    pool = ProcessPoolExecutor(workers or os.cpu_count(), context, _single_threaded)
+    try:
         jobs = {pool.submit(run_vectors, config, folder): config for config in found}
-        try:
-            for job in as_completed(jobs):
-                results[jobs[job]] = job.result()
-                if on_done is not None:
-                    on_done(jobs[job], results[jobs[job]])
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for job in as_completed(jobs):
+            results[jobs[job]] = job.result()
+            if on_done is not None:
+                on_done(jobs[job], results[jobs[job]])
+    finally:  # after an interruption, start nothing more
+        pool.shutdown(wait=False, cancel_futures=True)
     return results
 
 
