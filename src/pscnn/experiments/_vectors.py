@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import pscnn
+from pscnn._files import write_whole
 from pscnn._regularization import likelihoods, regularization
 from pscnn.data import vectors
 from pscnn.groups import parse
@@ -125,9 +125,9 @@ def run_vectors(config: VectorConfig, folder: str | Path) -> dict[str, Any]:
         "seconds": round(time.monotonic() - started, 1),
         "versions": {"pscnn": pscnn.__version__, "torch": torch.__version__},
     }
-    _replace(place / "config.json", json.dumps(asdict(config), indent=1))
+    write_whole(place / "config.json", json.dumps(asdict(config), indent=1) + "\n")
     torch.save([o.model.state_dict() for o in objectives], place / "models.pt")
-    _replace(place / "result.json", json.dumps(result))  # last: it says that the rest is complete
+    write_whole(place / "result.json", json.dumps(result) + "\n")  # last: it says that the rest is complete
     return result
 
 
@@ -154,10 +154,3 @@ def _orders(config: VectorConfig, epoch: int) -> Tensor:
 
 def _rows(tensor: Tensor, rows: Tensor) -> Tensor:
     return tensor.gather(1, rows[:, :, None].expand(-1, -1, tensor.shape[2]))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text + "\n")
-    os.replace(partial, path)

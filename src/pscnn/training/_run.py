@@ -27,6 +27,7 @@ from lightning.pytorch import callbacks, loggers
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
 
+from pscnn._files import write_whole
 from pscnn._regularization import likelihoods
 from pscnn.training._config import Config, ConfigError
 from pscnn.training._data import DoubleDigitData
@@ -331,10 +332,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _write_text(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_text(text)
-        os.replace(partial, path)
+        write_whole(path, text)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}") from None
