@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -81,19 +82,46 @@ def test_an_unwritable_folder_is_one_message(tmp_path: Path) -> None:
     assert "Choose another with --runs" in " ".join(done.output.split())
 
 
-def test_an_interruption_ends_at_once_and_keeps_what_is_finished(tmp_path: Path) -> None:
+def _processes_of(folder: Path) -> list[str]:
+    """Command and children that know the folder: every process started under the command carries it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"PSCNN_TEST={folder}".encode() in (entry / "environ").read_bytes():
+                found.append(entry.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+@pytest.mark.parametrize("how", ["terminal", "only the command", "killed"])
+def test_an_interruption_ends_at_once_and_keeps_what_is_finished(tmp_path: Path, how: str) -> None:
     arguments = ["reproduce", "vectors", "--runs", str(tmp_path), "--seeds", "1", "--workers", "1"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "pscnn", *arguments], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-m", "pscnn", *arguments],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "PSCNN_TEST": str(tmp_path)},
     )
-    for _ in range(600):  # until something trains
-        if list(tmp_path.glob("vectors/*")):
-            break
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)  # what a terminal sends on Ctrl-C
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert len(list(tmp_path.glob("vectors/*"))) < 3
+    try:
+        for _ in range(1200):  # until something trains
+            if list(tmp_path.glob("vectors/*")):
+                break
+            time.sleep(0.1)
+        if how == "terminal":
+            os.killpg(process.pid, signal.SIGINT)  # what a terminal sends on Ctrl-C
+        else:
+            process.send_signal(signal.SIGINT if how == "only the command" else signal.SIGKILL)
+        assert process.wait(timeout=60) == (130 if how != "killed" else -signal.SIGKILL)
+        for _ in range(300):
+            if not _processes_of(tmp_path):
+                break
+            time.sleep(0.1)
+        assert not _processes_of(tmp_path)
+        assert not list(tmp_path.glob("vectors/*/result.json"))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_an_unknown_experiment_is_one_message() -> None:

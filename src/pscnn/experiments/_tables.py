@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import statistics
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -107,20 +109,33 @@ def run_all(
     """
     results = {}
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers or os.cpu_count(), context, _single_threaded)
-    try:
-        jobs = {pool.submit(run_vectors, config, folder): config for config in found}
-        for job in as_completed(jobs):
-            results[jobs[job]] = job.result()
-            if on_done is not None:
-                on_done(jobs[job], results[jobs[job]])
-    finally:  # after an interruption, start nothing more
-        pool.shutdown(wait=False, cancel_futures=True)
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers or os.cpu_count(), context, _start_worker) as pool:
+        try:
+            jobs = {pool.submit(run_vectors, config, folder): config for config in found}
+            for job in as_completed(jobs):
+                results[jobs[job]] = job.result()
+                if on_done is not None:
+                    on_done(jobs[job], results[jobs[job]])
+        except BaseException:  # Ctrl-C too: an executor would wait until the experiments under way have ended
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
     return results
 
 
-def _single_threaded() -> None:
+def _start_worker() -> None:
+    """One core, and no life of its own: the parent ends it on Ctrl-C, and it ends itself when the parent is gone."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @dataclass(frozen=True)
