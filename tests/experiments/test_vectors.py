@@ -14,9 +14,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import pscnn
 from pscnn import experiments
 from pscnn.cli import app
 from pscnn.experiments import Cell, VectorConfig
+from pscnn.experiments._vectors import _DetachedBatchNorm
+from pscnn.training._together import refresh_statistics
 
 TINY = VectorConfig(seeds=2, epochs=2, count=64, batch_size=32, bandlimit=2)
 
@@ -54,7 +57,7 @@ def test_tables_name_every_row_of_the_paper() -> None:
     for table in experiments.vector_tables().values():
         assert table.paper is not None
         assert set(experiments.published(table.paper)) == {label for label, _ in table.rows}
-    assert len(experiments.configurations(experiments.vector_tables())) == 28
+    assert len(experiments.configurations(experiments.vector_tables())) == 32
 
 
 def test_cells_say_when_they_differ() -> None:
@@ -80,6 +83,27 @@ def test_an_unwritable_folder_is_one_message(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["reproduce", "vectors", "--runs", str(tmp_path / "file")])
     assert done.exit_code == 1
     assert "Choose another with --runs" in " ".join(done.output.split())
+
+
+def test_detached_statistics_change_the_gradient_and_not_the_values() -> None:
+    H = pscnn.groups.O2()
+    norm = pscnn.nn.BatchNorm(pscnn.nn.FieldType(H, [H.trivial + H.irrep(1, 1), H.irrep(1, 2)])).double()
+    detached = _DetachedBatchNorm(norm.in_type).double()
+    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(7, 5, dtype=torch.float64)
+    y = detached(x)
+    assert torch.allclose(y, norm(x))
+    assert torch.allclose(detached.running_var, norm.running_var)
+    gradient, d_weight = torch.autograd.grad((y * direction).sum(), (x, detached.weight))
+    other, other_d_weight = torch.autograd.grad((norm(x) * direction).sum(), (x, norm.weight))
+    assert torch.allclose(d_weight, other_d_weight)
+    assert not torch.allclose(gradient, other)
+    # With the statistics of this batch for good, the layer in eval mode is affine with the same slope.
+    frozen = pscnn.nn.BatchNorm(norm.in_type).double()
+    refresh_statistics(frozen, x.detach())
+    frozen.running_var.mul_(6 / 7)  # running variances are unbiased
+    (slope,) = torch.autograd.grad((frozen.eval()(x) * direction).sum(), x)
+    assert torch.allclose(gradient, slope)
 
 
 def _processes_of(folder: Path) -> list[str]:

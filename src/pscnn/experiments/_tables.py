@@ -47,7 +47,6 @@ class Table:
 def vector_tables(**changes: Any) -> dict[str, Table]:
     """The tables of ``pscnn reproduce vectors``, with settings changed for all of them, such as ``seeds=2``."""
     base = VectorConfig(**changes)
-    held = replace(base, uniform_first=True)
     methods: list[tuple[str, VectorConfig]] = [("MLP, ELU", replace(base, method="mlp"))]
     for name, settings in (
         ("E-MLP", {"method": "e-mlp"}),
@@ -57,23 +56,26 @@ def vector_tables(**changes: Any) -> dict[str, Table]:
     ):
         for label, nonlinearity in (("Gated", "gated"), ("FourierELU", "fourier")):
             methods.append((f"{name}, {label}", replace(base, nonlinearity=nonlinearity, **settings)))
-    return {
-        "methods": Table("Methods", "vectors", tuple(methods)),
-        "shared": Table(
-            "One density for all layers, or one each",
-            "shared",
-            (("shared", replace(base, shared=True)), ("individual", base)),
-        ),
-        "alignment": Table(
-            "Alignment loss", "align_vectors", (("with", base), ("without", replace(base, align_weight=0.0)))
-        ),
-        "kl": Table("KL divergence", "kl_vectors", (("with", base), ("without", replace(base, kl_weight=0.0)))),
-        "uniform": Table(
-            "First layer held to the uniform density too",
-            "shared",
-            (("shared", replace(held, shared=True)), ("individual", held)),
-        ),
-    }
+    tables = {"methods": Table("Methods", "vectors", tuple(methods))}
+    released = replace(base, uniform_first=True, detached=True)
+    for suffix, how, one in (("", "", base), ("-released", ", trained as the released code does", released)):
+        for name, title, paper, rows in (
+            (
+                "shared",
+                "One density for all layers, or one each",
+                "shared",
+                (("shared", replace(one, shared=True)), ("individual", one)),
+            ),
+            (
+                "alignment",
+                "Alignment loss",
+                "align_vectors",
+                (("with", one), ("without", replace(one, align_weight=0.0))),
+            ),
+            ("kl", "KL divergence", "kl_vectors", (("with", one), ("without", replace(one, kl_weight=0.0)))),
+        ):
+            tables[name + suffix] = Table(title + how, paper, rows)
+    return tables
 
 
 def space_tables(**changes: Any) -> dict[str, Table]:

@@ -21,6 +21,8 @@ from pscnn.data import vectors
 from pscnn.groups import parse
 from pscnn.likelihood import Likelihood
 from pscnn.models import build
+from pscnn.nn import BatchNorm
+from pscnn.nn._batch_norm import _field_norm
 from pscnn.training._together import fit_together, refresh_statistics
 
 TEST_COUNT = 2000
@@ -40,6 +42,7 @@ class VectorConfig:
     align_weight: float = 5.0
     kl_weight: float = 25.0
     uniform_first: bool = False  # also average KL(first density ‖ uniform) into the KL term, as the paper's code does
+    detached: bool = False  # no gradient through the statistics of batch normalisation, as in the paper's code
     count: int = 10_000
     distribution: str = "cube"
     batch_size: int = 1024
@@ -55,6 +58,17 @@ class VectorConfig:
         return "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:8]])
 
 
+class _DetachedBatchNorm(BatchNorm):
+    """Batch normalisation that takes its statistics for constants: its slope is the scale, with the same values."""
+
+    def _normalise(self, x: Tensor) -> Tensor:
+        y = super()._normalise(x.detach())
+        with torch.no_grad():
+            constants = self.field_of, self.inverse_size, self.trivial
+            *_, scale = _field_norm(x, self.weight, self.bias, *constants, self.eps)
+        return y + scale * (x - x.detach())
+
+
 class _Objective(nn.Module):
     """The error, and what keeps densities readable."""
 
@@ -63,6 +77,10 @@ class _Objective(nn.Module):
         self.config = config
         extra: dict[str, Any] = {"shared": config.shared, "noise": config.noise, "bandlimit": config.bandlimit}
         self.model = build("vectors", config.method, parse(config.group), nonlinearity=config.nonlinearity, **extra)
+        if config.detached:
+            for name, layer in list(self.model.named_children()):
+                if isinstance(layer, BatchNorm):
+                    setattr(self.model, name, _DetachedBatchNorm(layer.in_type))
         self.has_densities = bool(likelihoods(self.model))
 
     def forward(self, x: Tensor, targets: Tensor) -> dict[str, Tensor]:
