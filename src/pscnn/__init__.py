@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pscnn import groups, nn, testing
 from pscnn._equivariance import LayerError, equivariance_error, layer_errors
-from pscnn._regularization import Regularization, likelihoods, regularization
+from pscnn._regularization import Regularization, align, likelihoods, regularization
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType
 from pscnn.report import summary
@@ -16,6 +16,7 @@ __all__ = [
     "LayerError",
     "Likelihood",
     "Regularization",
+    "align",
     "equivariance_error",
     "groups",
     "layer_errors",

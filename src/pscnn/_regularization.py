@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pscnn._types import Array
 from pscnn.likelihood import Likelihood
+from pscnn.nn._steerable import SteerableMap
 
 LikelihoodOrName = Likelihood | str
 
@@ -33,6 +36,44 @@ def likelihoods(model: nn.Module) -> dict[str, Likelihood]:
         if isinstance(module, Likelihood):
             out[name.removesuffix(".likelihood") or name] = module
     return out
+
+
+def align(model: nn.Module) -> dict[str, Array]:
+    """Put the peak of every density at the identity, exactly, and leave the network's function as it is.
+
+    A layer uses its density only through Λ_i w. Moving the density, λ'(g) = λ(g·h), makes Λ_i ψ_i(h)⁻¹ of Λ_i; turning
+    the weights, w' = ψ_i(h) w, makes up for it. So a density is known only up to such a move, and the one with the peak
+    at the identity is always to be had: no loss is needed for it. Densities aligned by construction are left alone.
+
+    Args:
+        model: Any module; it is changed in place. Do it after training, or between epochs.
+
+    Returns:
+        For each density, where its peak was, (n, n).
+
+    Example:
+        >>> from pscnn import FieldType, nn as pnn
+        >>> from pscnn.groups import SO2
+        >>> H = SO2()
+        >>> fields = FieldType(H, [H.vector])
+        >>> layer = pnn.Linear(fields, fields, likelihood=Likelihood(H, 2, initial=lambda g: g[:, 1, 0]))
+        >>> before = layer.kernel()
+        >>> align(layer)["likelihood"].round(3)  # the logits sin θ have their peak at 90°
+        array([[ 0., -1.],
+               [ 1.,  0.]])
+        >>> torch.allclose(layer.kernel(), before, atol=1e-6)
+        True
+    """
+    peaks = {}
+    for name, likelihood in likelihoods(model).items():
+        element = likelihood.group.identity if likelihood.alignment == "construction" else likelihood.peak()
+        if not np.allclose(element, likelihood.group.identity, atol=1e-9):
+            likelihood.translate(element)
+            for module in model.modules():
+                if isinstance(module, SteerableMap) and module.likelihood is likelihood:
+                    module.translate(element)
+        peaks[name] = element
+    return peaks
 
 
 def regularization(

@@ -225,6 +225,7 @@ def benchmark_symmetry(
     only: Annotated[list[str] | None, typer.Option(help="Names of tasks; all by default.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Networks per task.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
+    vary: Annotated[str | None, typer.Option(help="Compare: alignment, kl, bandlimit or densities.")] = None,
 ) -> None:
     """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
     import statistics
@@ -234,19 +235,25 @@ def benchmark_symmetry(
     unknown = sorted(set(only or ()) - set(experiments.SYMMETRY_TASKS))
     if unknown:
         _fail(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
-    config = experiments.SymmetryConfig(seeds=seeds, epochs=epochs)
-    table = Table("task", "kept by", "AUC", "variation", "error", box=None)
+    if vary is not None and vary not in experiments.SYMMETRY_VARIATIONS:
+        _fail(f"cannot vary {vary!r}: use one of {', '.join(experiments.SYMMETRY_VARIATIONS)}")
+    variants = experiments.SYMMETRY_VARIATIONS[vary] if vary else {"default": {}}
+    heads = ("task", *([vary] if vary else []), "kept by", "AUC", "variation", "error")
+    table = Table(*heads, box=None)
     for name in only or experiments.SYMMETRY_TASKS:
-        with console.status(f"{name}: {seeds} networks"):
-            scores, found, _ = experiments.run_symmetry(name, config)
-        auc = [score.auc for score in scores if score.auc is not None]
-        table.add_row(
-            name,
-            experiments.SYMMETRY_TASKS[name].words,
-            f"{statistics.mean(auc):.3f} [{min(auc):.3f}]" if auc else "–",
-            f"{statistics.mean(score.total_variation for score in scores):.3f}",
-            f"{statistics.median(found):.3f}",
-        )
+        for label, settings in variants.items():
+            with console.status(f"{name}: {seeds} networks"):
+                config = experiments.SymmetryConfig(seeds=seeds, epochs=epochs, **settings)
+                scores, found, _ = experiments.run_symmetry(name, config)
+            auc = [score.auc for score in scores if score.auc is not None]
+            table.add_row(
+                name,
+                *([label] if vary else []),
+                experiments.SYMMETRY_TASKS[name].words,
+                f"{statistics.mean(auc):.3f} [{min(auc):.3f}]" if auc else "–",
+                f"{statistics.mean(score.total_variation for score in scores):.3f}",
+                f"{statistics.median(found):.3f}",
+            )
     console.print(table)
     text = f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error"
     console.print(text, highlight=False, markup=False)

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from scipy.linalg import expm, logm
 from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
@@ -183,6 +184,51 @@ class Likelihood(ConstantsModule):
         return dict(zip(self.irreps, self.moment_list(), strict=True))
 
     # -- what the losses and reports need -------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def peak(self) -> Array:
+        """The element of the highest density, (n, n): the identity as soon as no other is higher by one in a million.
+
+        The best node of the grid and near the identity, then a local search (to about a millionth of a radian).
+        """
+        base = self.group if self.support is None else self.support
+        sample = _space(self.group, self.irreps)
+        logits = self.logit_coefficients().double().cpu().numpy()
+        nodes = self.grid()[0]
+        values = sample(nodes) @ logits
+        here, best = self.group.identity, float((sample(self.group.identity[None]) @ logits)[0])
+        if values.max() > best + 1e-6:
+            here, best = nodes[values.argmax()], float(values.max())
+        # Steps along one-parameter subgroups through random elements near the identity; finite groups have none.
+        steps = [logm(r).real for r in base.near_identity(8, seed=1)]
+        steps = [sign * step / np.linalg.norm(step) for step in steps for sign in (1, -1)]
+        length = 0.1
+        while steps and length > 1e-6:
+            around = here @ np.stack([expm(length * step) for step in steps])
+            values = sample(around) @ logits
+            if values.max() > best + 1e-12:
+                here, best = around[values.argmax()], float(values.max())
+            else:
+                length /= 2
+        return np.asarray(here)
+
+    @torch.no_grad()
+    def translate(self, element: ArrayLike) -> None:
+        """Replace λ by g ↦ λ(g·h) for an element h, in place; the network changes unless its weights follow.
+
+        ``pscnn.align`` moves both.
+        """
+        h = np.asarray(element, dtype=np.float64)
+        if self.alignment == "construction":
+            raise ValueError("translate: a density aligned by construction has its peak at the identity for good")
+        base = self.group if self.support is None else self.support
+        if h.shape != self.group.identity.shape or not base.contains(h):
+            raise ValueError(f"translate: needs one element of {base.name}, got {element!r}")
+        logits = self.logit_coefficients().double().cpu().numpy()
+        moved = self._project(lambda nodes: _space(self.group, self.irreps)(nodes @ h) @ logits)
+        if self.keep is not None:
+            moved = self.embedding.double().cpu().numpy().T @ moved
+        self.coefficients.copy_(torch.as_tensor(moved).to(self.coefficients))
 
     def alignment_error(self) -> Tensor:
         """Max λ − λ(e) over the grid and points near the identity: zero when the maximum is there (Eq. 13)."""

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from pscnn import Likelihood
 from pscnn.cli import app
-from pscnn.experiments import SYMMETRY_TASKS, SymmetryConfig, run_symmetry, symmetry_score
+from pscnn.experiments import SYMMETRY_TASKS, SYMMETRY_VARIATIONS, SymmetryConfig, run_symmetry, symmetry_score
 from pscnn.groups import O2
 
 
@@ -68,3 +68,25 @@ def test_the_command_prints_scores_and_knows_its_tasks() -> None:
     done = CliRunner().invoke(app, ["benchmark-symmetry", "--only", "banana"])
     assert done.exit_code != 0
     assert "unknown task 'banana'" in " ".join(done.output.split())
+
+
+def test_the_density_tells_the_truth() -> None:
+    scores, errors, _ = run_symmetry("half-turn", SymmetryConfig(count=1000, epochs=60, seeds=1))
+    assert errors[0] < 0.1
+    assert scores[0].auc is not None
+    assert scores[0].auc > 0.99
+
+
+@pytest.mark.parametrize("what", SYMMETRY_VARIATIONS)
+def test_settings_can_be_compared(what: str) -> None:
+    arguments = ["benchmark-symmetry", "--only", "none", "--seeds", "1", "--epochs", "1", "--vary", what]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    for label in SYMMETRY_VARIATIONS[what]:
+        assert label in done.output
+
+
+def test_what_cannot_be_varied_is_named() -> None:
+    done = CliRunner().invoke(app, ["benchmark-symmetry", "--vary", "colour"])
+    assert done.exit_code == 1
+    assert "cannot vary 'colour'" in done.output

@@ -146,6 +146,33 @@ def test_low_precision_and_construction_train(tmp_path: Path) -> None:
     assert np.isfinite(run(folder)["test_loss"])
 
 
+def test_exact_alignment_needs_no_loss(tmp_path: Path) -> None:
+    folder = training.start(tiny(alignment="exact", uniform_first=True, lr=0.01, epochs=2), tmp_path)
+    training.train(folder, progress=False)
+    model = training.load(folder).model
+    for lam in likelihoods(model).values():
+        assert lam.effective_size() < 1 - 1e-5
+        assert lam.alignment_error() < 1e-5
+    row = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
+    assert row["train/loss"] == pytest.approx(row["train/task"] + 3 * row["train/kl"], rel=1e-5)
+
+
+def test_weight_decay_spares_the_densities() -> None:
+    module = training.Classification(tiny(weight_decay=0.5))
+    optimizer = module.configure_optimizers()
+    with torch.no_grad():
+        for lam in likelihoods(module.model).values():
+            lam.coefficients.fill_(1.0)
+    weight = module.model[-1].weight
+    before = weight.clone()
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    assert torch.allclose(weight, before * (1 - 0.5 * module.config.lr))
+    for lam in likelihoods(module.model).values():
+        assert torch.equal(lam.coefficients, torch.ones_like(lam.coefficients))
+
+
 def test_a_full_disk_keeps_the_last_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = training.start(tiny(), tmp_path)
     run(folder, epochs=1)

@@ -2,12 +2,14 @@
 
 from pscnn.experiments._paper import published
 from pscnn.experiments._symmetry import TASKS as SYMMETRY_TASKS
+from pscnn.experiments._symmetry import VARIATIONS as SYMMETRY_VARIATIONS
 from pscnn.experiments._symmetry import SymmetryConfig, SymmetryScore, SymmetryTask, run_symmetry, symmetry_score
 from pscnn.experiments._tables import Cell, Table, cells, configurations, run_all, space_tables, vector_tables
 from pscnn.experiments._vectors import VectorConfig, load_vectors, run_vectors
 
 __all__ = [
     "SYMMETRY_TASKS",
+    "SYMMETRY_VARIATIONS",
     "Cell",
     "SymmetryConfig",
     "SymmetryScore",

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn._regularization import likelihoods, regularization
+from pscnn._regularization import align, likelihoods, regularization
 from pscnn._types import AnyArray, Array
 from pscnn.groups import O2, SO2, SO3, Group
 from pscnn.likelihood import Likelihood
@@ -150,11 +150,11 @@ class SymmetryConfig:
     """The settings of the benchmark."""
 
     bandlimit: int = 2
-    alignment: str = "construction"
-    align_weight: float = 0.0
-    kl_weight: float = 0.0
-    shared: bool = True
-    penalty: float = 3e-3  # on the squares of all weights except the densities'
+    alignment: str = "exact"  # "exact": by pscnn.align, after training; "soft": by the loss; "construction"
+    align_weight: float = 0.0  # of the alignment loss
+    kl_weight: float = 0.03  # of KL(λ_{n+1} ‖ λ_n), where the first density follows the uniform one
+    densities: str = "last"  # "last": of the last layer only; "each": one per layer; "shared": one for all
+    penalty: float = 1e-2  # on the squares of all weights except the densities'
     count: int = 2000
     batch_size: int = 256
     epochs: int = 100
@@ -162,16 +162,33 @@ class SymmetryConfig:
     seeds: int = 3
 
 
+VARIATIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "alignment": {
+        "exact": {},
+        "loss": {"alignment": "soft", "align_weight": 1.0},
+        "construction": {"alignment": "construction"},
+        "none": {"alignment": "soft"},
+    },
+    "kl": {str(weight): {"kl_weight": weight} for weight in (0.0, 0.003, 0.03, 0.3)},
+    "bandlimit": {str(limit): {"bandlimit": limit} for limit in (1, 2, 3, 4)},
+    "densities": {which: {"densities": which} for which in ("last", "each", "shared")},
+}
+"""What can be varied, and the settings of each variant."""
+
+
 class _Objective(tnn.Module):
     def __init__(self, task: SymmetryTask, config: SymmetryConfig) -> None:
         super().__init__()
         group = task.group
         self.config = config
-        density: Any = {"alignment": config.alignment}
-        one = Likelihood(group, config.bandlimit, **density) if config.shared else None
+        density: Any = {"alignment": "construction" if config.alignment == "construction" else "soft"}
+        one = Likelihood(group, config.bandlimit, **density) if config.densities == "shared" else None
 
-        def linear(source: FieldType, target: FieldType) -> nn.Linear:
-            return nn.Linear(source, target, likelihood=one or Likelihood(group, config.bandlimit, **density))
+        def linear(source: FieldType, target: FieldType, last: bool = False) -> nn.Linear:
+            own = one
+            if config.densities == "each" or last:
+                own = one or Likelihood(group, config.bandlimit, **density)
+            return nn.Linear(source, target, likelihood=own)
 
         probe = torch.zeros(1, group.dimension)
         outputs = task.target(probe, probe).shape[-1]
@@ -181,12 +198,13 @@ class _Objective(tnn.Module):
         for _ in range(2):
             layers += [linear(fields, hidden), nn.BatchNorm(hidden), nn.FourierPointwise(hidden)]
             fields = hidden
-        self.model = tnn.Sequential(*layers, linear(fields, FieldType(group, outputs * [group.trivial])))
+        self.model = tnn.Sequential(*layers, linear(fields, FieldType(group, outputs * [group.trivial]), last=True))
 
     def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The loss and the error."""
         error = (self.model(x) - y).square().mean()
-        terms = regularization(self.model)
+        found = list(likelihoods(self.model).values())
+        terms = regularization(self.model, list(zip(found, [None, *found], strict=False)))
         loss = error + self.config.align_weight * terms.alignment + self.config.kl_weight * terms.kl
         for name, parameter in self.model.named_parameters():
             if not name.endswith("coefficients"):
@@ -227,5 +245,7 @@ def run_symmetry(
     scores = []
     for objective, own in zip(objectives, x, strict=True):
         refresh_statistics(objective.model, own)
+        if config.alignment == "exact":
+            align(objective.model)
         scores.append(symmetry_score(list(likelihoods(objective.model).values())[-1], task.distance))
     return scores, history[-1]["error"], [objective.model.eval() for objective in objectives]

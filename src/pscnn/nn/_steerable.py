@@ -208,6 +208,20 @@ class SteerableMap(ConstantsModule):
         left, right = (torch.as_tensor(t.matrix(element)).to(kernel) for t in (self.out_type, self.in_type))
         return torch.einsum("ij,jk...,lk->il...", left, kernel, right)
 
+    @torch.no_grad()
+    def translate(self, element: Array) -> None:
+        """Turn the weights of every slot, w → ψ_i(h) w, in place: with λ(g·h) for λ(g) the kernel stays as it is."""
+        if self.likelihood is None:
+            return
+        moments = [torch.as_tensor(psi.matrices(element[None])[0]).to(self.weight) for psi in self.likelihood.irreps]
+        start = 0
+        for tile in (t for tiles in self._tiles for t in tiles):
+            count = tile.out_copies * tile.in_copies * tile.weights
+            part = self.weight[start : start + count]
+            if tile.segments:
+                part.copy_(_multiply(part.view(-1, tile.weights), tile.segments, moments).view(-1))
+            start += count
+
     def full_bias(self) -> Tensor | None:
         """The bias of every channel: non-zero along trivial irreps only, shape (C_out,)."""
         if self.bias is None:

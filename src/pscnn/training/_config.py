@@ -14,6 +14,8 @@ from pscnn.groups import parse
 from pscnn.models import METHODS, NONLINEARITIES
 
 PRECISIONS = ("fp32", "tf32", "bf16")
+ALIGNMENTS = ("soft", "exact", "construction")
+"""By the alignment error in the loss; by ``pscnn.align`` after every epoch; by positive definite coefficients."""
 
 
 class ConfigError(ValueError):
@@ -33,7 +35,7 @@ class Config:
     bandlimit: int = _setting(2, "L, the highest frequency of the densities.")
     nonlinearity: str = _setting("gated", f"One of {', '.join(NONLINEARITIES)}.")
     invariant: bool = _setting(True, "Let the classifier see invariant features only.")
-    alignment: str = _setting("soft", "Align densities by a loss (soft) or by construction.")
+    alignment: str = _setting("soft", f"How densities are aligned: {', '.join(ALIGNMENTS)} (soft is by a loss).")
     source: str = _setting("digits", "Where digits come from: digits (bundled) or mnist.")
     symmetry: str = _setting("O2", f"How each digit may move: {', '.join(SYMMETRIES)}.")
     kinds: int = _setting(10, "Use the digits 0 to kinds - 1; there are kinds x kinds classes.")
@@ -45,8 +47,10 @@ class Config:
     epochs: int = _setting(50, "Passes over the training images.")
     batch_size: int = _setting(256, "Images per step and process.")
     lr: float = _setting(5e-4, "Learning rate of Adam.")
-    align_weight: float = _setting(5.0, "Weight of the alignment error.")
+    weight_decay: float = _setting(0.0, "Of AdamW, on everything but the densities.")
+    align_weight: float = _setting(5.0, "Weight of the alignment error (soft alignment).")
     kl_weight: float = _setting(3.0, "Weight of the KL divergence between consecutive layers.")
+    uniform_first: bool = _setting(False, "Let the KL divergence of the first density to the uniform one count too.")
     seed: int = _setting(0, "Seeds weights, data and order.")
     precision: str = _setting("fp32", f"One of {', '.join(PRECISIONS)}.")
     compile: bool = _setting(False, "Compile the training step (pays on long runs on a GPU).")
@@ -62,7 +66,7 @@ class Config:
         choices = {
             "method": METHODS,
             "nonlinearity": NONLINEARITIES,
-            "alignment": ("soft", "construction"),
+            "alignment": ALIGNMENTS,
             "source": SOURCES,
             "symmetry": SYMMETRIES,
             "precision": PRECISIONS,
@@ -83,7 +87,7 @@ class Config:
         ):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("bandlimit", "align_weight", "kl_weight", "seed"):
+        for name in ("bandlimit", "weight_decay", "align_weight", "kl_weight", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if self.batch_size < 2:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
 
 from pscnn import models
-from pscnn._regularization import regularization
+from pscnn._regularization import align, likelihoods, regularization
 from pscnn.groups import parse
 from pscnn.training._config import Config
 
@@ -37,7 +37,7 @@ class Classification(lightning.LightningModule):
             size=config.size,
             width=config.width,
             classes=config.kinds**2,
-            density={"alignment": config.alignment},
+            density={"alignment": "construction" if config.alignment == "construction" else "soft"},
         )
         self.accuracy = MulticlassAccuracy(config.kinds**2, average="micro")
         self.confusion = MulticlassConfusionMatrix(config.kinds**2)
@@ -55,8 +55,14 @@ class Classification(lightning.LightningModule):
         terms = {"task": F.cross_entropy(scores.float(), y)}
         total = terms["task"]
         if self.config.method == "p-scnn":
-            terms["alignment"], terms["kl"] = regularization(self.model)
-            total = total + self.config.align_weight * terms["alignment"] + self.config.kl_weight * terms["kl"]
+            pairs = None
+            if self.config.uniform_first:
+                found = list(likelihoods(self.model).values())
+                pairs = list(zip(found, [None, *found], strict=False))
+            terms["alignment"], terms["kl"] = regularization(self.model, pairs)
+            total = total + self.config.kl_weight * terms["kl"]
+            if self.config.alignment == "soft":
+                total = total + self.config.align_weight * terms["alignment"]
         penalty = models.penalty(self.model)
         if penalty is not None:
             terms["penalty"] = penalty
@@ -101,6 +107,11 @@ class Classification(lightning.LightningModule):
         self.log(f"{split}/loss", F.cross_entropy(scores, y), on_epoch=True, batch_size=len(y), sync_dist=True)
         return scores
 
+    def on_validation_start(self) -> None:
+        """Before the epoch's network is judged and saved, move its densities; its answers stay the same."""
+        if self.config.alignment == "exact":
+            align(self.model)
+
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Accuracy and loss."""
         self._evaluate(batch, "validation")
@@ -115,6 +126,11 @@ class Classification(lightning.LightningModule):
         self.confusion.update(scores, batch[1])
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam, as in the paper."""
+        """Adam, as in the paper; weight decay spares the densities, which it would pull to the uniform one."""
         fused: dict[str, Any] = {"fused": True} if self.device.type == "cuda" else {}
-        return torch.optim.Adam(self.parameters(), lr=self.config.lr, **fused)
+        densities = [p for lam in likelihoods(self.model).values() for p in lam.parameters()]
+        others = [p for p in self.parameters() if all(p is not q for q in densities)]
+        groups = [{"params": others, "weight_decay": self.config.weight_decay}]
+        if densities:
+            groups.append({"params": densities, "weight_decay": 0.0})
+        return torch.optim.AdamW(groups, lr=self.config.lr, **fused)
