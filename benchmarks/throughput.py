@@ -54,7 +54,7 @@ def _wait() -> None:
 
 def prepare(precision: str, compiled: bool, plain: bool, arguments: argparse.Namespace) -> Any:
     """A function that trains some epochs and gives their seconds."""
-    config = training.Config(
+    config = training.DoubleDigitConfig(
         method="scnn" if plain else "p-scnn",  # the twin has no densities to regularise
         source=arguments.source,
         precision=precision,
@@ -66,7 +66,7 @@ def prepare(precision: str, compiled: bool, plain: bool, arguments: argparse.Nam
     module = training.Classification(config)
     if plain:
         module.model = models.twin(models.build("ddmnist", "p-scnn", "O(2)", size=config.size, width=config.width))
-    data = training.DoubleDigitData(config, arguments.data_dir)
+    data = training.Data(config, arguments.data_dir)
 
     def run(epochs: int) -> list[float]:
         clock = Clock()

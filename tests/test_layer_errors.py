@@ -82,3 +82,16 @@ def test_turning_the_kernel_is_turning_the_image_where_the_grid_allows_it(group:
     x = torch.randn(2, fields.size, *[5] * group.dimension, dtype=torch.float64)
     errors = pscnn.layer_errors(layer, x, grid_elements(group)[:8])[""]
     torch.testing.assert_close(errors.error, errors.measured, atol=1e-10, rtol=1e-8)
+
+
+def test_the_grid_can_be_left_out() -> None:
+    H = C(4)
+    fields = FieldType(H, [H.regular])
+    layer = nn.Conv2d(fields, fields, 3, likelihood=random_likelihood(H))
+    x, elements = torch.randn(2, 4, 9, 9), H.sample(3, seed=0)
+    whole = pscnn.layer_errors(layer, x, elements)[""]
+    quick = pscnn.layer_errors(layer, x, elements, on_grid=False)[""]
+    assert torch.equal(quick.error, whole.error)
+    assert quick.measured.isnan().all()
+    assert quick.difference.isnan().all()
+    assert whole.measured.isfinite().all()

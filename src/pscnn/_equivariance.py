@@ -90,7 +90,7 @@ class LayerError(NamedTuple):
 
 
 @torch.no_grad()
-def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike) -> dict[str, LayerError]:
+def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: bool = True) -> dict[str, LayerError]:
     """The equivariance error of every layer with a density, on the features it receives (paper, Appendix F.3).
 
     Images and volumes are compared within the largest disk (ball), which rotations map to itself.
@@ -99,6 +99,8 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike) -> dict[str, 
         model: A network with partially equivariant layers; it is evaluated in eval mode.
         x: A batch of its inputs.
         elements: Shape (N, n, n).
+        on_grid: Whether to measure with rotated images as well, which takes most of the time; without, those errors
+            are not a number.
 
     Returns:
         By name of the layer, in the order of the modules.
@@ -129,10 +131,14 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike) -> dict[str, 
         model.train(mode)
         for hook in hooks:
             hook.remove()
-    return {name: _layer_error(layer, received[name], elements) for name, layer in layers.items() if name in received}
+    return {
+        name: _layer_error(layer, received[name], elements, on_grid)
+        for name, layer in layers.items()
+        if name in received
+    }
 
 
-def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike) -> LayerError:
+def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike, on_grid: bool) -> LayerError:
     assert layer.likelihood is not None
     moments = layer.likelihood.moment_list()
     uniform = [moments[0], *(torch.zeros_like(moment) for moment in moments[1:])]
@@ -144,6 +150,10 @@ def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike) -> LayerEr
     for element in np.asarray(elements, dtype=np.float64).reshape(-1, n, n):
         turned = _apply(layer, x, layer.steered(moments, element.T), bias)
         rows[0].append(_relative(turned, plain[0], plain[0]))
+        if not on_grid:
+            for row in rows[1:]:
+                row.append(torch.full_like(rows[0][-1], torch.nan))
+            continue
         moved = layer.in_type.transform(x, element)
         for row, kernel, y in zip(rows[1:3], kernels, plain, strict=True):
             row.append(_relative(layer.out_type.transform(y, element), _apply(layer, moved, kernel, bias), y))

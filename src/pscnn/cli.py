@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -55,26 +54,25 @@ def _fail(message: str) -> NoReturn:
 
 
 def _with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command one option per setting of ``Config``; settings not given are left out."""
-    from pscnn.training._config import Config
+    """Give a command one option per setting of any experiment; settings not given are left out."""
+    from pscnn.training._config import settings
 
-    hints = get_type_hints(Config)
-    fields = dataclasses.fields(Config)
+    known = settings()
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        settings = {f.name: kwargs.pop(f.name) for f in fields}
-        return function(*args, settings={k: v for k, v in settings.items() if v is not None}, **kwargs)
+        given = {name: kwargs.pop(name) for name in known}
+        return function(*args, settings={k: v for k, v in given.items() if v is not None}, **kwargs)
 
     own = [p for name, p in inspect.signature(function, eval_str=True).parameters.items() if name != "settings"]
     options = [
         inspect.Parameter(
-            f.name,
+            name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[hints[f.name] | None, typer.Option(help=f"{f.metadata['help']} [{f.default}]")],
+            annotation=Annotated[kind | None, typer.Option(help=text)],
         )
-        for f in fields
+        for name, (kind, text) in known.items()
     ]
     wrapped.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
@@ -83,7 +81,7 @@ def _with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_command
 def train(
-    experiment: Annotated[str | None, typer.Argument(help="ddmnist; not needed with --resume.")] = None,
+    experiment: Annotated[str | None, typer.Argument(help="ddmnist, medmnist3d or shapes3d.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override it.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
@@ -105,9 +103,9 @@ def train(
         folder = resume
         training.read_config(folder)
     else:
-        if experiment != "ddmnist":
-            raise training.ConfigError(f"unknown experiment {experiment!r}: use 'ddmnist'")
         values = training.Config.read(config) if config else {}
+        if experiment is not None:
+            values["experiment"] = experiment
         folder = training.start(training.Config.from_dict({**values, **settings}), runs, name)
         console.print(f"run: {folder}", highlight=False)
     try:
@@ -138,12 +136,13 @@ def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "aut
 @_command
 def inspect_run(run: Run) -> None:
     """Show what each layer of a run kept."""
-    from pscnn import training
+    from pscnn import likelihoods, training
     from pscnn.report import density_chart, summary
 
-    model = training.load(run).model
+    loaded = training.load(run)
+    model = loaded.model
     console.print(summary(model), highlight=False, soft_wrap=True)
-    if "no learnt" not in summary(model):
+    if likelihoods(model) and loaded.config.dimension == 2:
         console.print()
         console.print(density_chart(model), highlight=False, soft_wrap=True)
 

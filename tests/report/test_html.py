@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
+from pscnn.report import density_figure
 from pscnn.report._html import html_report
 
 
@@ -20,7 +21,7 @@ def finished(root: Path, **settings: object) -> Path:
         "validation_per_class": 2,
         "test_per_class": 3,
     }
-    config = training.Config.from_dict({**small, "epochs": 2, "batch_size": 8, **settings})
+    config = training.Config.from_dict({"experiment": "ddmnist", **small, "epochs": 2, "batch_size": 8, **settings})
     folder = training.start(config, root)
     training.train(folder, accelerator="cpu", progress=False)
     return folder
@@ -57,10 +58,24 @@ def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.exit_code == 1
     assert "is not a run: it has no config.yaml" in " ".join(done.output.split())
-    started = training.start(training.Config(), tmp_path)
+    started = training.start(training.DoubleDigitConfig(), tmp_path)
     done = CliRunner().invoke(app, ["report", str(started)])
     assert done.exit_code == 1
     assert "is not finished: continue it with" in " ".join(done.output.split())
     done = CliRunner().invoke(app, ["report", str(runs[0]), "--out", str(tmp_path / "missing" / "r.html")])
     assert done.exit_code == 1
     assert "cannot write" in done.output
+
+
+def test_reports_of_volumes_have_spheres(tmp_path: Path) -> None:
+    settings = {"experiment": "shapes3d", "epochs": 1, "batch_size": 4, "group": "SO(3)", "lr": 0.05}
+    counts = {"train_count": 6, "validation_count": 4, "test_count": 4}
+    folder = training.start(training.Config.from_dict({**settings, **counts}), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False, draw=density_figure)
+    page = re.sub(r"<script>.*?</script>", "", html_report([folder]).read_text(), flags=re.DOTALL)
+    assert page.count('class="figures spheres"') == 3
+    assert page.count("<svg") == 1
+    assert "shapes3d, chiral" in page
+    shown = CliRunner().invoke(app, ["inspect", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "groups of the plane" not in shown.output

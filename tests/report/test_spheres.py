@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from helpers import random_likelihood
 
-from pscnn import Likelihood
+from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, O3, SO3, Group
-from pscnn.report import sphere_figure, sphere_panels
+from pscnn.report import agreement_figure, density_figure, sphere_figure, sphere_panels
 from pscnn.report._spheres import ANGLES, axis_angle, sphere_maps
 
 
@@ -48,3 +49,17 @@ def test_figures_have_a_row_per_parity(group: Group, uniform: bool) -> None:
 def test_other_groups_have_no_maps() -> None:
     with pytest.raises(ValueError, match=r"exist for SO\(3\) and O\(3\), not for O\(2\)"):
         sphere_figure(Likelihood(O2()))
+
+
+def test_a_network_in_space_is_drawn_layer_by_layer() -> None:
+    fields = FieldType(O3(), [O3().vector])
+    layers = [nn.Linear(fields, fields, likelihood=random_likelihood(O3(), 1, scale=0.3)) for _ in range(2)]
+    model = torch.nn.Sequential(*layers)
+    labels = [axis.get_ylabel() for axis in density_figure(model).axes if axis.get_ylabel()]
+    assert labels == [f"layer {k}\n{kind}" for k in (1, 2) for kind in ("rotations", "with inversion")] + ["density λ"]
+    figure = agreement_figure(model, torch.randn(4, 3), points=20)
+    assert [axis.get_title() for axis in figure.axes] == ["layer 1 (0)", "layer 2 (1)"]
+    assert sum(len(line.get_xdata()) for line in figure.axes[0].lines) == 20
+    assert "ρ = −" in figure.axes[0].texts[0].get_text().replace("-", "−")
+    with pytest.raises(ValueError, match="no learnt densities"):
+        agreement_figure(torch.nn.Linear(3, 3), torch.randn(4, 3))

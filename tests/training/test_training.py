@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from pscnn import likelihoods, training
 from pscnn.cli import app
-from pscnn.training import Config, ConfigError, RunError
+from pscnn.training import Config, ConfigError, DoubleDigitConfig, RunError
 from pscnn.training import _run as run_module
 
 TINY: dict[str, Any] = {
@@ -43,7 +43,7 @@ def _precision() -> Any:
 
 
 def tiny(**changes: Any) -> Config:
-    return Config(**{**TINY, **changes})
+    return DoubleDigitConfig(**{**TINY, **changes})
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:
@@ -157,6 +157,33 @@ def test_exact_alignment_needs_no_loss(tmp_path: Path) -> None:
     assert row["train/loss"] == pytest.approx(row["train/task"] + 3 * row["train/kl"], rel=1e-5)
 
 
+def test_volumes_train(tmp_path: Path) -> None:
+    settings = {"experiment": "shapes3d", "epochs": 1, "batch_size": 4, "balanced": True, "select": "last"}
+    counts = {"train_count": 6, "validation_count": 4, "test_count": 6}
+    folder = training.start(Config.from_dict({**settings, **counts}), tmp_path)
+    assert folder == tmp_path / "shapes3d" / "p-scnn-O3-chiral-seed0"
+    result = run(folder)
+    assert 0 <= result["test_auc"] <= 1
+    assert np.load(folder / "confusion.npy").sum() == 6
+    assert set(np.load(folder / "densities.npz").files) == set(likelihoods(training.load(folder).model))
+
+
+def test_classes_can_be_weighted_by_their_frequency() -> None:
+    data = training.Data(tiny())
+    data.setup()
+    assert torch.allclose(data.class_weights(), torch.ones(4))
+    data.splits["train"].labels = torch.tensor([0, 0, 0, 1, 2, 3])
+    assert torch.allclose(data.class_weights(), torch.tensor([0.5, 1.5, 1.5, 1.5]))
+
+
+def test_the_papers_learning_rate_depends_on_the_data_set() -> None:
+    assert Config.from_dict({"experiment": "medmnist3d"}).lr == 5e-5
+    assert Config.from_dict({"experiment": "medmnist3d", "dataset": "nodule"}).lr == 1e-5
+    assert Config.from_dict({"experiment": "medmnist3d", "lr": 0.1}).lr == 0.1
+    with pytest.raises(ConfigError, match="fraction must lie"):
+        Config.from_dict({"experiment": "medmnist3d", "fraction": 0.0})
+
+
 def test_weight_decay_spares_the_densities() -> None:
     module = training.Classification(tiny(weight_decay=0.5))
     optimizer = module.configure_optimizers()
@@ -238,7 +265,7 @@ def test_a_run_without_its_last_checkpoint_is_not_started_over(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"epoch": 3}, "unknown setting 'epoch'; there are method, group"),
+        ({"epoch": 3}, "ddmnist has no setting 'epoch'; it has method, group"),
         ({"epochs": "many"}, "epochs must be of type int, got 'many'"),
         ({"epochs": 0}, "epochs must be positive"),
         ({"lr": -1}, "lr must be positive"),
@@ -253,7 +280,7 @@ def test_a_run_without_its_last_checkpoint_is_not_started_over(tmp_path: Path) -
 )
 def test_bad_settings_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Config.from_dict(values)
+        Config.from_dict({"experiment": "ddmnist", **values})
 
 
 class TestCommand:
@@ -296,6 +323,9 @@ class TestCommand:
         [
             (["train", "ddmnist", "--group", "banana"], "unknown group 'banana'"),
             (["train", "imagenet"], "unknown experiment 'imagenet'"),
+            (["train"], "name an experiment"),
+            (["train", "ddmnist", "--dataset", "organ"], "ddmnist has no setting 'dataset'"),
+            (["train", "medmnist3d", "--group", "O(2)"], "medmnist3d needs a group of space, such as SO(3), got O(2)"),
             (["train", "ddmnist", "--config", "missing.yaml"], "cannot read missing.yaml"),
             (["train", "--resume", "nowhere"], "nowhere is not a run"),
             (["evaluate", "nowhere"], "nowhere is not a run"),
@@ -310,7 +340,7 @@ class TestCommand:
 
     def test_config_files_are_checked(self, tmp_path: Path) -> None:
         for text, message in (
-            ("epoch: 3", "unknown setting"),
+            ("epoch: 3", "ddmnist has no setting 'epoch'"),
             ("a: [", "not valid YAML"),
             ("[1]", "must hold settings"),
         ):

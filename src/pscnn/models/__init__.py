@@ -10,17 +10,29 @@ from torch import nn as tnn
 
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import double_digits
-from pscnn.models._kit import METHODS, ResidualPathway, penalty
+from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, penalty
 from pscnn.models._preliminary import FreeProjection
 from pscnn.models._twin import twin
 from pscnn.models._vectors import VECTOR_METHODS, vectors
+from pscnn.models._volumes import VOLUME_METHODS, volumes
 
-__all__ = ["METHODS", "VECTOR_METHODS", "FreeProjection", "ResidualPathway", "build", "penalty", "twin"]
+__all__ = [
+    "METHODS",
+    "VECTOR_METHODS",
+    "VOLUME_METHODS",
+    "FreeProjection",
+    "ParallelPathway",
+    "ResidualPathway",
+    "build",
+    "penalty",
+    "twin",
+]
 
 NONLINEARITIES = ("gated", "fourier")
 TASKS: dict[str, tuple[Callable[..., tnn.Sequential], str]] = {
     "ddmnist": (double_digits, "p-scnn"),
     "vectors": (vectors, "pe-mlp"),
+    "medmnist3d": (volumes, "p-scnn"),
 }
 
 
@@ -28,14 +40,14 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
     """The network of a task, built with a method.
 
     Args:
-        task: "ddmnist" or "vectors".
+        task: "ddmnist", "vectors" or "medmnist3d".
         method: For "ddmnist": "cnn", "scnn", "restricted", "rpp" or "p-scnn". For "vectors": "mlp", "e-mlp", "pe-mlp"
-            or "preliminary". By default the one with learnt densities.
+            or "preliminary". For "medmnist3d": "cnn", "scnn", "rpp" or "p-scnn". By default the one with densities.
         group: H, or its name.
-        options: For both: ``bandlimit``, ``nonlinearity`` ("gated" or "fourier") and ``density`` (further options of
-            ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``). For "ddmnist": ``invariant`` (the
-            classifier sees invariant features only), ``size``, ``width`` and ``classes``. For "vectors": ``shared``
-            (one density for all layers) and ``noise`` (of the preliminary approach).
+        options: For all: ``bandlimit``, ``nonlinearity`` ("gated" or "fourier") and ``density`` (further options of
+            ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``). For "ddmnist" and "medmnist3d":
+            ``invariant`` (the classifier sees invariant features only), ``size``, ``width`` and ``classes``. For
+            "vectors": ``shared`` (one density for all layers) and ``noise`` (of the preliminary approach).
 
     Example:
         >>> model = build("ddmnist", method="scnn", group="C4", width=0.2)

@@ -56,18 +56,21 @@ def double_digits(
     def copies(n: int) -> int:
         return max(1, round(n * width))
 
+    def block(*args: int, **options: int) -> list[tnn.Module]:
+        return kit.block(*args, **options, likelihood=kit.new_density())  # type: ignore[arg-type]
+
     layers = [
         *kit.prepare(size + 1),
-        *kit.block(copies(6), 2, kernel=7, stride=1, padding=2),
-        *kit.block(copies(12), 3, kernel=5, stride=1, padding=2),
+        *block(copies(6), 2, kernel=7, stride=1, padding=2),
+        *block(copies(12), 3, kernel=5, stride=1, padding=2),
         *kit.pool(2, 1),
-        *kit.block(copies(24), 4, kernel=3, stride=2, padding=third),
+        *block(copies(24), 4, kernel=3, stride=2, padding=third),
         *kit.pool(2, 1),
-        *kit.block(copies(36), 4, kernel=3, stride=2, padding=fourth),
+        *block(copies(36), 4, kernel=3, stride=2, padding=fourth),
         *kit.restrict(),
-        *kit.block(copies(36), 2, kernel=3, stride=1, padding=1),
+        *block(copies(36), 2, kernel=3, stride=1, padding=1),
         *kit.pool(1, 1),
     ]
-    final, features = kit.final(copies(48), invariant)
+    final, features = kit.final(copies(48), invariant, likelihood=kit.new_density())  # type: ignore[arg-type]
     head = [tnn.Flatten(), tnn.BatchNorm1d(features), tnn.ELU(), tnn.Linear(features, classes)]
     return tnn.Sequential(*layers, *final, *head)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn.groups import C, Group, direct_sum
+from pscnn.groups import O2, O3, SO2, C, Group, direct_sum
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType
 
@@ -58,11 +58,31 @@ class ResidualPathway(tnn.Module):
 
     def penalty(self) -> Tensor:
         """The negative logarithm of the prior, up to a constant."""
-        total = self.equivariant.weight.new_zeros(())
-        for factor, path in ((EQUIVARIANT_PENALTY, self.equivariant), (PLAIN_PENALTY, self.free)):
-            for parameter in path.parameters():
-                total = total + factor * parameter.square().sum()
-        return total
+        return _prior(self.equivariant, self.free)
+
+
+class ParallelPathway(tnn.Module):
+    """Residual pathway priors around a whole block: an equivariant block plus a plain one, each with its penalty."""
+
+    def __init__(self, equivariant: tnn.Module, free: tnn.Module) -> None:
+        super().__init__()
+        self.equivariant, self.free = equivariant, free
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both paths."""
+        return self.equivariant(x) + self.free(x)
+
+    def penalty(self) -> Tensor:
+        """The negative logarithm of the prior, up to a constant."""
+        return _prior(self.equivariant, self.free)
+
+
+def _prior(equivariant: tnn.Module, free: tnn.Module) -> Tensor:
+    total = next(free.parameters()).new_zeros(())
+    for factor, path in ((EQUIVARIANT_PENALTY, equivariant), (PLAIN_PENALTY, free)):
+        for parameter in path.parameters():
+            total = total + factor * parameter.square().sum()
+    return total
 
 
 class SteerableKit:
@@ -101,29 +121,54 @@ class SteerableKit:
             layers.append(nn.DiskMask(self.fields, size))
         return layers
 
-    def convolution(self, out: FieldType, kernel: int, stride: int, padding: int, bias: bool = True) -> tnn.Module:
+    def new_density(self) -> Likelihood | None:
+        """A density, if the method has them."""
+        return Likelihood(self.group, self.bandlimit, **self.density) if self.method == "p-scnn" else None
+
+    def convolution(
+        self,
+        out: FieldType,
+        kernel: int,
+        stride: int,
+        padding: int,
+        bias: bool = True,
+        likelihood: Likelihood | None = None,
+    ) -> tnn.Module:
         """One convolution of the method."""
         make = nn.Conv2d if self.group.dimension == 2 else nn.Conv3d
-        likelihood = Likelihood(self.group, self.bandlimit, **self.density) if self.method == "p-scnn" else None
         layer = make(self.fields, out, kernel, stride, padding, bias=bias, likelihood=likelihood)
         if self.method != "rpp":
             return layer
         plain = tnn.Conv2d if self.group.dimension == 2 else tnn.Conv3d
         return ResidualPathway(layer, plain(self.fields.size, out.size, kernel, stride, padding, bias=bias))
 
-    def block(self, copies: int, frequency: int, kernel: int, stride: int, padding: int) -> list[tnn.Module]:
+    def block(
+        self,
+        copies: int,
+        frequency: int,
+        kernel: int,
+        stride: int,
+        padding: int,
+        *,
+        norm: bool = True,
+        likelihood: Likelihood | None = None,
+    ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
-        activation: nn.GatedNonlinearity | nn.FourierPointwise
+        activation: nn.GatedNonlinearity | nn.FourierPointwise | nn.QuotientFourierPointwise
         if self.nonlinearity == "gated":
             field = direct_sum(list(self.group.irreps(frequency)))
             activation = nn.GatedNonlinearity(FieldType(self.group, copies * [field]))
-        else:
+        elif self.group.dimension == 2:
             fields = FieldType(self.group, copies * [self.group.functions(frequency)])
             activation = nn.FourierPointwise(fields, degree=2 * frequency)
-        layer = self.convolution(activation.in_type, kernel, stride, padding)
+        else:  # functions on the sphere
+            stabiliser = O2() if self.group == O3() else SO2()
+            fields = FieldType(self.group, copies * [self.group.functions(frequency, stabiliser)])
+            activation = nn.QuotientFourierPointwise(fields, degree=2 * frequency)
+        layer = self.convolution(activation.in_type, kernel, stride, padding, likelihood=likelihood)
         self.fields = activation.out_type
-        return [layer, nn.BatchNorm(activation.in_type), activation]
+        return [layer, *([nn.BatchNorm(activation.in_type)] if norm else []), activation]
 
     def pool(self, stride: int, padding: int) -> list[tnn.Module]:
         """Anti-aliased pooling."""
@@ -137,14 +182,16 @@ class SteerableKit:
         self.fields = layer.out_type
         return [layer]
 
-    def final(self, channels: int, invariant: bool) -> tuple[list[tnn.Module], int]:
-        """A 1×1 convolution to invariant features, or to as many of all irreps, and their number."""
+    def final(
+        self, channels: int, invariant: bool, kernel: int = 1, likelihood: Likelihood | None = None
+    ) -> tuple[list[tnn.Module], int]:
+        """A convolution to invariant features, or to as many of all irreps, and their number."""
         if invariant:
             out = FieldType(self.group, channels * [self.group.trivial])
         else:
             field = direct_sum(list(self.group.irreps(highest_frequency(self.group))))
             out = FieldType(self.group, max(1, channels // 4) * [field])
-        layer = self.convolution(out, 1, 1, 0, bias=False)
+        layer = self.convolution(out, kernel, 1, 0, bias=False, likelihood=likelihood)
         self.fields = out
         return [layer], out.size
 
@@ -159,31 +206,37 @@ class PlainKit:
         """Resize to an odd size."""
         return [tnn.Upsample(size=(size,) * self.dimension, mode="nearest")]
 
-    def _convolution(self, out: int, kernel: int, stride: int, padding: int) -> tnn.Module:
+    def convolution(self, out: int, kernel: int, stride: int, padding: int) -> tnn.Module:
         make = tnn.Conv2d if self.dimension == 2 else tnn.Conv3d
         layer = make(self.channels, out, kernel, stride, padding)
         self.channels = out
         return layer
 
-    def block(self, copies: int, frequency: int, kernel: int, stride: int, padding: int) -> list[tnn.Module]:
+    def new_density(self) -> None:
+        """There are none."""
+
+    def block(
+        self, copies: int, frequency: int, kernel: int, stride: int, padding: int, *, likelihood: None = None
+    ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         norm = tnn.BatchNorm2d if self.dimension == 2 else tnn.BatchNorm3d
-        return [self._convolution(copies, kernel, stride, padding), norm(copies), tnn.ELU()]
+        return [self.convolution(copies, kernel, stride, padding), norm(copies), tnn.ELU()]
 
-    def pool(self, stride: int, padding: int) -> list[tnn.Module]:
+    def pool(self, stride: int, padding: int, kernel: int = 5) -> list[tnn.Module]:
         """Average pooling."""
-        return [tnn.AvgPool2d(5, stride, padding) if self.dimension == 2 else tnn.AvgPool3d(5, stride, padding)]
+        make = tnn.AvgPool2d if self.dimension == 2 else tnn.AvgPool3d
+        return [make(kernel, stride, padding)]
 
     def restrict(self) -> list[tnn.Module]:
         """There is no symmetry to give up."""
         return []
 
-    def final(self, channels: int, invariant: bool) -> tuple[list[tnn.Module], int]:
+    def final(self, channels: int, invariant: bool, *, likelihood: None = None) -> tuple[list[tnn.Module], int]:
         """A 1×1 convolution."""
-        return [self._convolution(channels, 1, 1, 0)], channels
+        return [self.convolution(channels, 1, 1, 0)], channels
 
 
 def penalty(model: tnn.Module) -> Tensor | None:
     """What a model's priors add to the loss: the sum over its residual pathways, None if it has none."""
-    terms = [module.penalty() for module in model.modules() if isinstance(module, ResidualPathway)]
+    terms = [module.penalty() for module in model.modules() if isinstance(module, ResidualPathway | ParallelPathway)]
     return sum(terms[1:], terms[0]) if terms else None

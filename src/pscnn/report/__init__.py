@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pscnn.report._degree import agreement, degree_figure, plane_elements
+from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
 from pscnn.report._density import density_curves, density_figure
+from pscnn.report._results import ablation_figure, confusion_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
 from pscnn.report._summary import LayerSummary, layer_summaries, summary
 from pscnn.report._terminal import density_chart
 
 __all__ = [
     "LayerSummary",
+    "ablation_figure",
     "agreement",
+    "agreement_figure",
+    "confusion_figure",
     "degree_figure",
     "density_chart",
     "density_curves",
@@ -20,4 +24,5 @@ __all__ = [
     "sphere_figure",
     "sphere_panels",
     "summary",
+    "training_figure",
 ]

@@ -14,6 +14,7 @@ from pscnn._regularization import likelihoods
 from pscnn._types import AnyArray, Array
 from pscnn.groups import MIRROR, Group, rotation
 from pscnn.likelihood import Likelihood
+from pscnn.nn import SteerableMap
 from pscnn.report._density import REFLECTIONS, ROTATIONS, planar
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
         raise ValueError("this model has no learnt densities to draw")
     group = next(iter(layers.values())).likelihood.group
     elements, degrees, mirrored = plane_elements(group, points)
-    errors = layer_errors(model, x, elements)
+    errors = layer_errors(model, x, elements, on_grid=False)
     domains = [(~mirrored, "rotations")] + ([(mirrored, "reflections")] if mirrored.any() else [])
     figure = Figure(figsize=(3.5 * len(domains), 1.25 * len(errors) + 0.5), layout="constrained")
     grid = figure.subplots(len(errors), len(domains), squeeze=False, sharex=True, sharey="row")
@@ -109,4 +110,58 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
         Line2D([], [], color=REFLECTIONS, lw=1.2, ls="--", label="equivariance error (right axes)"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=8, frameon=False)
+    return figure
+
+
+def agreement_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
+    """One panel per layer: the equivariance error against the density, a point per random element of any group.
+
+    Elements that keep orientation are dots, the others crosses. The number in the corner is the rank correlation.
+
+    Args:
+        model: A network with densities.
+        x: A batch of its inputs.
+        points: How many elements.
+    """
+    require("matplotlib", "plots", "Drawing densities")
+    from matplotlib.figure import Figure
+
+    layers = {
+        name: module.likelihood
+        for name, module in model.named_modules()
+        if isinstance(module, SteerableMap) and module.likelihood is not None
+    }
+    if not layers:
+        raise ValueError("this model has no learnt densities to draw")
+    group = next(iter(layers.values())).group
+    elements = group.sample(points, seed=0)
+    errors = layer_errors(model, x, elements, on_grid=False)
+    kept = np.linalg.det(elements) > 0
+    columns = min(3, len(errors))
+    rows = -(-len(errors) // columns)
+    figure = Figure(figsize=(2.35 * columns, 2.1 * rows + 0.3), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    for number, (axis, (name, error)) in enumerate(zip(grid, errors.items(), strict=False), 1):
+        with torch.no_grad():
+            density = layers[name].density(elements).cpu().numpy()
+        measured = error.error.cpu().numpy()
+        for which, colour, marker, label in (
+            (kept, ROTATIONS, "o", "rotations"),
+            (~kept, REFLECTIONS, "x", "with a reflection"),
+        ):
+            if which.any():
+                axis.plot(density[which], measured[which], marker, color=colour, ms=3, ls="", label=label)
+        axis.set_title(f"layer {number} ({name})", fontsize=8)
+        axis.set_xlim(left=0)
+        axis.set_ylim(bottom=0)
+        axis.tick_params(labelsize=7)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.set_xlabel("density λ", fontsize=8)
+        value = agreement(layers[name], error, elements)
+        text = "uniform" if np.isnan(value) else f"ρ = {value:.2f}"
+        axis.annotate(text, (0.05, 0.06), xycoords="axes fraction", fontsize=7)
+    for axis in grid[len(errors) :]:
+        axis.set_axis_off()
+    grid[0].set_ylabel("equivariance error", fontsize=8)
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     return figure

@@ -13,6 +13,7 @@ from pscnn._regularization import likelihoods
 from pscnn._types import Array
 from pscnn.groups import MIRROR, Axial, Group, PlanarGroup, rotation
 from pscnn.likelihood import Likelihood
+from pscnn.report._spheres import sphere_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,13 +51,19 @@ def density_curves(likelihood: Likelihood, points: int = 181) -> dict[str, tuple
 
 
 def density_figure(model: nn.Module) -> Figure:
-    """One panel per learnt density, rotations and reflections in two colours; uniform is the dashed line at 1."""
+    """One panel per learnt density, rotations and reflections in two colours; uniform is the dotted line at 1.
+
+    Densities on SO(3) and O(3) are drawn as maps of axes, see ``sphere_figure``.
+    """
     require("matplotlib", "plots", "Drawing densities")
     from matplotlib.figure import Figure
 
-    found = {name: lam for name, lam in likelihoods(model).items() if planar(lam.group) is not None}
+    everything = likelihoods(model)
+    found = {name: lam for name, lam in everything.items() if planar(lam.group) is not None}
+    if everything and not found:
+        return sphere_figure({f"layer {k}": lam for k, lam in enumerate(everything.values(), 1)})
     if not found:
-        raise ValueError("this model has no learnt densities on groups of the plane to draw")
+        raise ValueError("this model has no learnt densities to draw")
     figure = Figure(figsize=(2.1 * len(found) + 0.4, 2.3), layout="constrained")
     axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
     for number, (axis, (name, lam)) in enumerate(zip(axes, found.items(), strict=True), 1):

@@ -17,12 +17,14 @@ from torch import Tensor, nn
 from pscnn import training
 from pscnn._extras import require
 from pscnn._regularization import likelihoods
-from pscnn.report._degree import degree_figure
+from pscnn.groups import O3, SO3
+from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves, planar
+from pscnn.report._spheres import sphere_panels
 from pscnn.report._summary import summary
 
-IMAGES = 16
-"""Test images on which equivariance errors are measured."""
+IMAGES, VOLUMES = 16, 4
+"""Test images, and volumes, on which equivariance errors are measured."""
 
 
 def html_report(
@@ -54,9 +56,8 @@ def _read(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
         training.read_config(folder)  # says it if this is not a run at all
         raise training.RunError(f"{folder} is not finished: continue it with: pscnn train --resume {folder}")
     module = training.load(folder)
-    data = training.DoubleDigitData(module.config, data_dir)
-    data.setup()
-    images, _ = data.on_after_batch_transfer(("test", _rows(len(data.splits["test"])), 0), 0)
+    test = module.config.load(data_dir)["test"]
+    images = test.images(_rows(len(test), IMAGES if module.config.dimension == 2 else VOLUMES), 0)
     return {
         "name": folder.name,
         "config": module.config,
@@ -68,8 +69,8 @@ def _read(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
     }
 
 
-def _rows(count: int) -> Tensor:
-    return torch.linspace(0, count - 1, min(IMAGES, count)).long()
+def _rows(count: int, wanted: int) -> Tensor:
+    return torch.linspace(0, count - 1, min(wanted, count)).long()
 
 
 def _free(path: Path) -> Path:
@@ -80,16 +81,17 @@ def _free(path: Path) -> Path:
 
 
 def _results(runs: list[dict[str, Any]]) -> str:
-    heads = ("run", "method", "group", "digits move by", "test accuracy", "best epoch", "parameters", "device")
+    heads = ("run", "task", "method", "group", "test accuracy", "AUC", "epoch", "parameters", "device")
     rows = []
     for run in runs:
         config, result = run["config"], run["result"]
         cells = (
             f'<a href="#{html.escape(run["name"])}">{html.escape(run["name"])}</a>',
+            f"{config.experiment}, {config.task}",
             config.method,
             "–" if config.method == "cnn" else config.group,
-            config.symmetry,
             f"{result['test_accuracy']:.4f}",
+            f"{result['test_auc']:.4f}" if "test_auc" in result else "–",
             result["best_epoch"] + 1,
             f"{result['parameters']:,}",
             html.escape(str(result["device"])),
@@ -103,22 +105,46 @@ def _section(run: dict[str, Any]) -> str:
     model: nn.Module = run["model"]
     parts = [f'<h2 id="{html.escape(run["name"])}">{html.escape(run["name"])}</h2>']
     if likelihoods(model):
+        parts += ["<h3>What each layer kept</h3>", *_densities(model), f"<pre>{html.escape(summary(model))}</pre>"]
         parts += [
-            "<h3>What each layer kept</h3>",
-            "<p>The learnt density over rotations (solid) and reflections (dashed). A flat line at 1 is full "
-            "equivariance; where it is low, the layer does not treat that transformation as a symmetry.</p>",
-            _figures("densities", density_panels(model)),
-            f"<pre>{html.escape(summary(model))}</pre>",
             "<h3>Is it true?</h3>",
             f"<p>The equivariance error of every layer on {len(run['images'])} test images, beside its density. "
             "ρ is their rank correlation: −1 if the error is the larger, the lower the density.</p>",
-            _svg(degree_figure(model, run["images"])),
+            _svg(_draw_degrees(model, run["images"])),
         ]
     parts += ["<h3>Training</h3>", _figures("curves", _curves(run["history"]))]
-    parts += ["<h3>Confusion</h3>", _figures("confusion", [_confusion(run["confusion"])])]
+    parts += ["<h3>Confusion</h3>", _figures("confusion", [_confusion(run["confusion"], run["config"].class_names)])]
     settings = yaml.safe_dump(run["config"].to_dict(), sort_keys=False)
     parts.append(f"<details><summary>Configuration</summary><pre>{html.escape(settings)}</pre></details>")
     return f"<section>{''.join(parts)}</section>"
+
+
+def _draw_degrees(model: nn.Module, images: Tensor) -> Any:
+    """Over the angle for groups of the plane; for others, error against density."""
+    of_the_plane = all(lam.group.dimension == 2 for lam in likelihoods(model).values())
+    return degree_figure(model, images) if of_the_plane else agreement_figure(model, images)
+
+
+def _densities(model: nn.Module) -> list[str]:
+    """Curves for groups of the plane, spheres of axes for SO(3) and O(3)."""
+    parts = []
+    panels = density_panels(model)
+    if panels:
+        parts += [
+            "<p>The learnt density over rotations (solid) and reflections (dashed). A flat line at 1 is full "
+            "equivariance; where it is low, the layer does not treat that transformation as a symmetry.</p>",
+            _figures("densities", panels),
+        ]
+    in_space = {name: lam for name, lam in likelihoods(model).items() if lam.group in (SO3(), O3())}
+    if in_space:
+        parts.append(
+            "<p>The learnt density over rotations by five angles about every axis: a sphere's points are the axes. 1 "
+            "is full equivariance; where it is low, the layer does not treat that transformation as a symmetry. Drag "
+            "to turn, hover for numbers.</p>"
+        )
+    for number, (name, lam) in enumerate(in_space.items(), 1):
+        parts.append(f"<h4>layer {number} ({html.escape(name)})</h4>{_figures('spheres', sphere_panels(lam))}")
+    return parts
 
 
 def density_panels(model: nn.Module) -> list[Any]:
@@ -127,6 +153,8 @@ def density_panels(model: nn.Module) -> list[Any]:
 
     found = {name: lam for name, lam in likelihoods(model).items() if planar(lam.group) is not None}
     curves = {name: density_curves(lam) for name, lam in found.items()}
+    if not curves:
+        return []
     highest = max(values.max() for curve in curves.values() for _, values in curve.values())
     out = []
     for number, (name, curve) in enumerate(curves.items(), 1):
@@ -172,13 +200,18 @@ def _curves(history: list[dict[str, Any]]) -> list[Any]:
     return out
 
 
-def _confusion(counts: Any) -> Any:
+def _confusion(counts: Any, names: Sequence[str] | None) -> Any:
     from plotly.graph_objects import Figure, Heatmap
 
     size = len(counts)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     hover = "true %{y}, predicted %{x}<br>%{z:.0%}<extra></extra>"
-    figure = Figure(Heatmap(z=shares.tolist(), colorscale="Blues", hovertemplate=hover, colorbar={"title": "share"}))
+    labels = list(names) if names else None
+    figure = Figure(
+        Heatmap(
+            z=shares.tolist(), x=labels, y=labels, colorscale="Blues", hovertemplate=hover, colorbar={"title": "share"}
+        )
+    )
     figure.update_xaxes(title_text="predicted class", constrain="domain")
     figure.update_yaxes(title_text="true class", autorange="reversed", scaleanchor="x", constrain="domain")
     figure.update_layout(height=min(640, 260 + 6 * size))
@@ -225,7 +258,8 @@ _PAGE = """<!doctype html>
  .wide {{ overflow-x: auto }} section {{ border-top: 2px solid #ccc; margin-top: 3rem }}
  pre {{ overflow-x: auto; background: #f6f6f6; padding: 1rem; font-size: .8rem }}
  .figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); gap: .5rem }}
- .figures > div {{ min-width: 0 }} .errors svg {{ max-width: 100%; height: auto }}
+ .figures > div {{ min-width: 0 }} .spheres {{ grid-template-columns: 1fr }}
+ .errors svg {{ max-width: 100%; height: auto }}
 </style>
 <script>{plotly}</script></head>
 <body><h1>How much symmetry was kept</h1>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,16 +52,23 @@ def sphere_maps(likelihood: Likelihood, points: int = 60) -> tuple[Array, Array,
     return longitude, latitude, maps
 
 
-def sphere_figure(likelihood: Likelihood) -> Figure:
+def sphere_figure(densities: Likelihood | Mapping[str, Likelihood]) -> Figure:
     """Equal-area maps of the rotation axes at five rotation angles; both parities for O(3).
 
     The centre of a map is the x axis, the right quarter y, the top z. A triangle marks the highest density of all maps
-    of a parity, a cross the lowest.
+    in a row, a cross the lowest.
+
+    Args:
+        densities: One, or several by name, one below the other.
     """
     require("matplotlib", "plots", "Drawing densities")
     from matplotlib.figure import Figure
 
-    longitude, latitude, maps = sphere_maps(likelihood)
+    several = {"": densities} if isinstance(densities, Likelihood) else densities
+    maps: dict[str, list[Array]] = {}
+    for name, likelihood in several.items():
+        longitude, latitude, own = sphere_maps(likelihood)
+        maps.update({f"{name}\n{kind}".strip(): values for kind, values in own.items()})
     highest = max(m.max() for row in maps.values() for m in row)
     lowest = min(m.min() for row in maps.values() for m in row)
     if highest - lowest < 1e-3:  # uniform: do not colour rounding errors

@@ -6,17 +6,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pscnn.training._config import Config, ConfigError
-    from pscnn.training._data import DoubleDigitData
+    from pscnn.training._config import EXPERIMENTS, Config, ConfigError, DoubleDigitConfig, ShapeConfig, VolumeConfig
+    from pscnn.training._data import Data
     from pscnn.training._module import Classification
     from pscnn.training._run import RunError, evaluate, load, read_config, start, train
 
 __all__ = [
+    "EXPERIMENTS",
     "Classification",
     "Config",
     "ConfigError",
-    "DoubleDigitData",
+    "Data",
+    "DoubleDigitConfig",
     "RunError",
+    "ShapeConfig",
+    "VolumeConfig",
     "evaluate",
     "load",
     "read_config",
@@ -24,9 +28,10 @@ __all__ = [
     "train",
 ]
 _HOMES = {
-    "Config": "_config",
-    "ConfigError": "_config",
-    "DoubleDigitData": "_data",
+    **dict.fromkeys(
+        ("EXPERIMENTS", "Config", "ConfigError", "DoubleDigitConfig", "ShapeConfig", "VolumeConfig"), "_config"
+    ),
+    "Data": "_data",
     "Classification": "_module",
 }
 

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, Protocol, get_type_hints
 
 import yaml
+from torch import Tensor, nn
 
-from pscnn.data.ddmnist import SOURCES, SYMMETRIES
+from pscnn import models
+from pscnn.data import ddmnist, medmnist3d, shapes3d
 from pscnn.groups import parse
-from pscnn.models import METHODS, NONLINEARITIES
+from pscnn.models import METHODS, NONLINEARITIES, VOLUME_METHODS
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 ALIGNMENTS = ("soft", "exact", "construction")
 """By the alignment error in the loss; by ``pscnn.align`` after every epoch; by positive definite coefficients."""
+SELECTIONS = ("best", "last")
 
 
 class ConfigError(ValueError):
     """A setting is unknown or has a value that cannot be used."""
+
+
+class Split(Protocol):
+    """What training needs of a data set's split."""
+
+    labels: Tensor
+
+    def __len__(self) -> int: ...
+
+    def images(self, rows: Tensor, seed: int) -> Tensor:
+        """The inputs of some rows, on their device; a seed for whatever is random about them."""
+        ...
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -28,22 +44,22 @@ def _setting(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True)
 class Config:
-    """The settings of one training run on double digits; the defaults are the paper's, on bundled digits."""
+    """The settings that all training runs have. One subclass per experiment adds its own."""
+
+    experiment: ClassVar[str]
+    dimension: ClassVar[int]
+    methods: ClassVar[tuple[str, ...]]
+    sizes: ClassVar[tuple[int, ...]]
+    positive: ClassVar[tuple[str, ...]] = ("epochs", "batch_size", "lr", "width")
 
     method: str = _setting("p-scnn", f"How layers are built: {', '.join(METHODS)}.")
-    group: str = _setting("O(2)", "The group H: C(N), D(N), SO(2) or O(2).")
+    group: str = _setting("", "The group H: C(N), D(N), SO(2), O(2); SO(3), O(3) and others for volumes.")
     bandlimit: int = _setting(2, "L, the highest frequency of the densities.")
     nonlinearity: str = _setting("gated", f"One of {', '.join(NONLINEARITIES)}.")
     invariant: bool = _setting(True, "Let the classifier see invariant features only.")
     alignment: str = _setting("soft", f"How densities are aligned: {', '.join(ALIGNMENTS)} (soft is by a loss).")
-    source: str = _setting("digits", "Where digits come from: digits (bundled) or mnist.")
-    symmetry: str = _setting("O2", f"How each digit may move: {', '.join(SYMMETRIES)}.")
-    kinds: int = _setting(10, "Use the digits 0 to kinds - 1; there are kinds x kinds classes.")
-    size: int = _setting(56, "Side length of the images, 56 or 28.")
-    width: float = _setting(1.0, "Multiplies the numbers of fields.")
-    train_per_class: int = _setting(100, "Training images per class.")
-    validation_per_class: int = _setting(20, "Validation images per class.")
-    test_per_class: int = _setting(50, "Test images per class.")
+    size: int = _setting(0, "Side length of images (28, 56) or volumes (16, 28, 64).")
+    width: float = _setting(1.0, "Multiplies the numbers of fields; for volumes, the fields of the first block.")
     epochs: int = _setting(50, "Passes over the training images.")
     batch_size: int = _setting(256, "Images per step and process.")
     lr: float = _setting(5e-4, "Learning rate of Adam.")
@@ -51,9 +67,59 @@ class Config:
     align_weight: float = _setting(5.0, "Weight of the alignment error (soft alignment).")
     kl_weight: float = _setting(3.0, "Weight of the KL divergence between consecutive layers.")
     uniform_first: bool = _setting(False, "Let the KL divergence of the first density to the uniform one count too.")
+    balanced: bool = _setting(False, "Weight classes by the inverse of their frequency.")
+    select: str = _setting("best", "Which epoch to test: best on validation images, or last.")
     seed: int = _setting(0, "Seeds weights, data and order.")
     precision: str = _setting("fp32", f"One of {', '.join(PRECISIONS)}.")
     compile: bool = _setting(False, "Compile the training step (pays on long runs on a GPU).")
+
+    # -- what an experiment must say ------------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> int:
+        """How many."""
+        raise NotImplementedError
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes, if they have any."""
+        return None
+
+    @property
+    def task(self) -> str:
+        """The task in a few words, for tables and folders' names."""
+        raise NotImplementedError
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+        """The splits "train", "validation" and "test"."""
+        raise NotImplementedError
+
+    # -- what follows ---------------------------------------------------------------------------------------------
+
+    def build(self) -> nn.Module:
+        """The network."""
+        return models.build(
+            "ddmnist" if self.dimension == 2 else "medmnist3d",
+            self.method,
+            parse(self.group),
+            bandlimit=self.bandlimit,
+            nonlinearity=self.nonlinearity,
+            invariant=self.invariant,
+            size=self.size,
+            width=self.width if self.dimension == 2 else int(self.width),
+            classes=self.classes,
+            density={"alignment": "construction" if self.alignment == "construction" else "soft"},
+        )
+
+    def _choices(self) -> dict[str, tuple[Any, ...]]:
+        return {
+            "method": self.methods,
+            "nonlinearity": NONLINEARITIES,
+            "alignment": ALIGNMENTS,
+            "precision": PRECISIONS,
+            "select": SELECTIONS,
+            "size": self.sizes,
+        }
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -63,28 +129,11 @@ class Config:
                 object.__setattr__(self, setting.name, float(value))
             elif type(value) is not wanted:
                 raise ConfigError(f"{setting.name} must be of type {wanted.__name__}, got {value!r}")
-        choices = {
-            "method": METHODS,
-            "nonlinearity": NONLINEARITIES,
-            "alignment": ALIGNMENTS,
-            "source": SOURCES,
-            "symmetry": SYMMETRIES,
-            "precision": PRECISIONS,
-            "size": (28, 56),
-        }
-        for name, allowed in choices.items():
+        for name, allowed in self._choices().items():
             if getattr(self, name) not in allowed:
                 listed = ", ".join(map(str, allowed))
                 raise ConfigError(f"{name} must be one of {listed}, got {getattr(self, name)!r}")
-        for name in (
-            "train_per_class",
-            "validation_per_class",
-            "test_per_class",
-            "epochs",
-            "batch_size",
-            "lr",
-            "width",
-        ):
+        for name in self.positive:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)}")
         for name in ("bandlimit", "weight_decay", "align_weight", "kl_weight", "seed"):
@@ -92,28 +141,34 @@ class Config:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if self.batch_size < 2:
             raise ConfigError("batch_size must be 2 or more: batch statistics need two images")
-        if not 2 <= self.kinds <= 10:
-            raise ConfigError(f"kinds must lie between 2 and 10, got {self.kinds}")
         try:
             group = parse(self.group)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        if group.dimension != 2:
-            raise ConfigError(f"double digits need a group of the plane, got {group.name}")
+        if group.dimension != self.dimension:
+            kind = "the plane" if self.dimension == 2 else "space, such as SO(3)"
+            raise ConfigError(f"{self.experiment} needs a group of {kind}, got {group.name}")
         object.__setattr__(self, "group", group.name)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Config:
-        """A configuration from settings by name; an unknown name is an error."""
-        known = [setting.name for setting in dataclasses.fields(cls)]
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """A configuration from settings by name, with "experiment" among them; an unknown name is an error."""
+        values = dict(values)
+        experiment = values.pop("experiment", None)
+        if experiment is None:
+            raise ConfigError(f"name an experiment: one of {', '.join(EXPERIMENTS)}")
+        if experiment not in EXPERIMENTS:
+            raise ConfigError(f"unknown experiment {experiment!r}: use one of {', '.join(EXPERIMENTS)}")
+        make = EXPERIMENTS[experiment]
+        known = [setting.name for setting in dataclasses.fields(make)]
         for name in values:
             if name not in known:
-                raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
-        return cls(**values)
+                raise ConfigError(f"{experiment} has no setting {name!r}; it has {', '.join(known)}")
+        return make(**values)
 
     @classmethod
     def read(cls, path: str | Path) -> dict[str, Any]:
-        """Settings from a YAML file, checked but not yet merged with others."""
+        """Settings from a YAML file, not yet checked."""
         path = Path(path)
         try:
             values = yaml.safe_load(path.read_text()) or {}
@@ -123,9 +178,175 @@ class Config:
             raise ConfigError(f"{path} is not valid YAML: {error}") from None
         if not isinstance(values, dict):
             raise ConfigError(f"{path} must hold settings such as 'epochs: 50', got {type(values).__name__}")
-        cls.from_dict(values)
         return values
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings by name."""
-        return dataclasses.asdict(self)
+        """All settings by name, the experiment first."""
+        return {"experiment": self.experiment, **dataclasses.asdict(self)}
+
+
+@dataclass(frozen=True)
+class DoubleDigitConfig(Config):
+    """Double digits; the defaults are the paper's, on bundled digits."""
+
+    experiment: ClassVar[str] = "ddmnist"
+    dimension: ClassVar[int] = 2
+    methods: ClassVar[tuple[str, ...]] = METHODS
+    sizes: ClassVar[tuple[int, ...]] = (28, 56)
+    positive: ClassVar[tuple[str, ...]] = (
+        *Config.positive,
+        "train_per_class",
+        "validation_per_class",
+        "test_per_class",
+    )
+
+    group: str = _setting("O(2)", "")
+    size: int = _setting(56, "")
+    source: str = _setting("digits", "Where digits come from: digits (bundled) or mnist.")
+    symmetry: str = _setting("O2", f"How each digit may move: {', '.join(ddmnist.SYMMETRIES)}.")
+    kinds: int = _setting(10, "Use the digits 0 to kinds - 1; there are kinds x kinds classes.")
+    train_per_class: int = _setting(100, "Training images per class.")
+    validation_per_class: int = _setting(20, "Validation images per class.")
+    test_per_class: int = _setting(50, "Test images per class.")
+
+    def _choices(self) -> dict[str, tuple[Any, ...]]:
+        return {**super()._choices(), "source": ddmnist.SOURCES, "symmetry": ddmnist.SYMMETRIES}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.kinds <= 10:
+            raise ConfigError(f"kinds must lie between 2 and 10, got {self.kinds}")
+
+    @property
+    def classes(self) -> int:
+        return self.kinds**2
+
+    @property
+    def task(self) -> str:
+        return self.symmetry
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+        counts = {"train": self.train_per_class, "validation": self.validation_per_class, "test": self.test_per_class}
+        return ddmnist.load(
+            self.source,
+            self.symmetry,
+            seed=self.seed,
+            size=self.size,
+            per_class=counts,
+            kinds=self.kinds,
+            folder=folder,
+        )
+
+
+@dataclass(frozen=True)
+class VolumeConfig(Config):
+    """Medical volumes; the defaults are the paper's."""
+
+    experiment: ClassVar[str] = "medmnist3d"
+    dimension: ClassVar[int] = 3
+    methods: ClassVar[tuple[str, ...]] = VOLUME_METHODS
+    sizes: ClassVar[tuple[int, ...]] = medmnist3d.SIZES
+
+    group: str = _setting("SO(3)", "")
+    size: int = _setting(28, "")
+    width: float = _setting(6.0, "")
+    epochs: int = _setting(100, "")
+    batch_size: int = _setting(32, "")
+    lr: float = _setting(0.0, "")  # 0 stands for the paper's
+    kl_weight: float = _setting(1.0, "")
+    select: str = _setting("last", "")
+    dataset: str = _setting("organ", f"Which volumes: {', '.join(medmnist3d.CLASSES)}.")
+    fraction: float = _setting(1.0, "Share of the training volumes to use.")
+
+    def _choices(self) -> dict[str, tuple[Any, ...]]:
+        return {**super()._choices(), "dataset": tuple(medmnist3d.CLASSES)}
+
+    def __post_init__(self) -> None:
+        if self.lr == 0:
+            object.__setattr__(self, "lr", 5e-5 if self.dataset == "organ" else 1e-5)
+        super().__post_init__()
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"fraction must lie in (0, 1], got {self.fraction}")
+
+    @property
+    def classes(self) -> int:
+        return len(medmnist3d.CLASSES[self.dataset])
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        return medmnist3d.CLASSES[self.dataset]
+
+    @property
+    def task(self) -> str:
+        return self.dataset
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+        return medmnist3d.load(self.dataset, size=self.size, fraction=self.fraction, folder=folder)
+
+
+@dataclass(frozen=True)
+class ShapeConfig(Config):
+    """Bodies whose symmetries are known, in volumes that need no download."""
+
+    experiment: ClassVar[str] = "shapes3d"
+    dimension: ClassVar[int] = 3
+    methods: ClassVar[tuple[str, ...]] = VOLUME_METHODS
+    sizes: ClassVar[tuple[int, ...]] = shapes3d.SIZES
+    positive: ClassVar[tuple[str, ...]] = (*Config.positive, "train_count", "validation_count", "test_count")
+
+    group: str = _setting("O(3)", "")
+    size: int = _setting(16, "")
+    width: float = _setting(1.0, "")
+    epochs: int = _setting(20, "")
+    batch_size: int = _setting(32, "")
+    lr: float = _setting(2e-3, "")
+    alignment: str = _setting("exact", "")
+    kl_weight: float = _setting(0.03, "")
+    uniform_first: bool = _setting(True, "")
+    variant: str = _setting("chiral", f"What the class depends on: {', '.join(shapes3d.VARIANTS)}.")
+    train_count: int = _setting(400, "Training volumes.")
+    validation_count: int = _setting(100, "Validation volumes.")
+    test_count: int = _setting(200, "Test volumes.")
+
+    def _choices(self) -> dict[str, tuple[Any, ...]]:
+        return {**super()._choices(), "variant": shapes3d.VARIANTS}
+
+    @property
+    def classes(self) -> int:
+        return 2
+
+    @property
+    def task(self) -> str:
+        return self.variant
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+        return shapes3d.load(
+            self.variant,
+            size=self.size,
+            train=self.train_count,
+            validation=self.validation_count,
+            test=self.test_count,
+        )
+
+
+EXPERIMENTS: dict[str, type[Config]] = {
+    make.experiment: make for make in (DoubleDigitConfig, VolumeConfig, ShapeConfig)
+}
+
+
+def settings() -> dict[str, tuple[Any, str]]:
+    """Every setting of every experiment: its type, and its help with the defaults."""
+    kinds: dict[str, Any] = {}
+    texts: dict[str, str] = {setting.name: setting.metadata["help"] for setting in dataclasses.fields(Config)}
+    defaults: dict[str, dict[str, Any]] = {}
+    for experiment, make in EXPERIMENTS.items():
+        for setting in dataclasses.fields(make):
+            kinds[setting.name] = get_type_hints(make)[setting.name]
+            texts.setdefault(setting.name, setting.metadata["help"])
+            defaults.setdefault(setting.name, {})[experiment] = setting.default
+    out = {}
+    for name, found in defaults.items():
+        several = len(set(found.values())) > 1
+        listed = ", ".join(f"{e} {v}" for e, v in found.items()) if several else str(next(iter(found.values())))
+        out[name] = (kinds[name], f"{texts[name]} [{listed}]")
+    return out

@@ -1,8 +1,8 @@
-"""Feeds double digits to Lightning: rows travel to the device, images are made there."""
+"""Feeds data to Lightning: row numbers travel to the device, images are made there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import lightning
@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from pscnn.data import ddmnist
 from pscnn.data._digits import SPLITS
-from pscnn.training._config import Config
+from pscnn.training._config import Config, Split
 
-EVAL_BATCH = 500
+EVAL_BATCH, VOLUME_EVAL_BATCH = 500, 48
 
 
 Rows = tuple[str, Tensor, int]
@@ -60,7 +59,7 @@ class _Passing(Dataset[Rows]):
         return item
 
 
-class DoubleDigitData(lightning.LightningDataModule):
+class Data(lightning.LightningDataModule):
     """Training images are drawn anew each epoch; validation and test images stay the same.
 
     Args:
@@ -71,17 +70,17 @@ class DoubleDigitData(lightning.LightningDataModule):
     def __init__(self, config: Config, folder: str | Path | None = None) -> None:
         super().__init__()
         self.config, self.folder = config, folder
-        self.splits: dict[str, ddmnist.DoubleDigits] = {}
+        self.splits: Mapping[str, Split] = {}
 
     def setup(self, stage: str | None = None) -> None:
-        """Load the digits; before training, so that a missing data set is noticed at once."""
-        if self.splits:
-            return
-        c = self.config
-        counts = {"train": c.train_per_class, "validation": c.validation_per_class, "test": c.test_per_class}
-        self.splits = ddmnist.load(
-            c.source, c.symmetry, seed=c.seed, size=c.size, per_class=counts, kinds=c.kinds, folder=self.folder
-        )
+        """Load the data; before training, so that a missing data set is noticed at once."""
+        if not self.splits:
+            self.splits = self.config.load(self.folder)
+
+    def class_weights(self) -> Tensor:
+        """Inverse frequencies of the classes in the training split, 1 on average over its examples."""
+        counts = self.splits["train"].labels.bincount(minlength=self.config.classes)
+        return counts.sum() / (self.config.classes * counts.clamp(min=1))
 
     def _loader(self, split: str, batch_size: int) -> DataLoader[Rows]:
         rank = self.trainer.global_rank if self.trainer else 0
@@ -89,20 +88,24 @@ class DoubleDigitData(lightning.LightningDataModule):
         sampler = _Batches(split, len(self.splits[split]), batch_size, self.config.seed, rank, processes)
         return DataLoader(_Passing(), sampler=sampler, batch_size=None)
 
+    @property
+    def _eval_batch(self) -> int:
+        return EVAL_BATCH if self.config.dimension == 2 else VOLUME_EVAL_BATCH
+
     def train_dataloader(self) -> DataLoader[Rows]:
         """Batches in a new order each epoch."""
         return self._loader("train", self.config.batch_size)
 
     def val_dataloader(self) -> DataLoader[Rows]:
         """Batches in order."""
-        return self._loader("validation", EVAL_BATCH)
+        return self._loader("validation", self._eval_batch)
 
     def test_dataloader(self) -> DataLoader[Rows]:
         """Batches in order."""
-        return self._loader("test", EVAL_BATCH)
+        return self._loader("test", self._eval_batch)
 
     def on_after_batch_transfer(self, batch: Rows, dataloader_idx: int) -> tuple[Tensor, Tensor]:
         """Make the images, on the device on which the rows have arrived."""
         split, rows, seed = batch
-        digits = self.splits[split]
-        return digits.images(rows, seed), digits.labels[rows]
+        found = self.splits[split]
+        return found.images(rows, seed), found.labels[rows]

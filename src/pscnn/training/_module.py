@@ -9,11 +9,10 @@ import lightning
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
+from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassConfusionMatrix
 
 from pscnn import models
 from pscnn._regularization import align, likelihoods, regularization
-from pscnn.groups import parse
 from pscnn.training._config import Config
 
 
@@ -24,23 +23,16 @@ class Classification(lightning.LightningModule):
         config: The run's settings.
     """
 
+    class_weights: Tensor
+
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.model = models.build(
-            "ddmnist",
-            config.method,
-            parse(config.group),
-            bandlimit=config.bandlimit,
-            nonlinearity=config.nonlinearity,
-            invariant=config.invariant,
-            size=config.size,
-            width=config.width,
-            classes=config.kinds**2,
-            density={"alignment": "construction" if config.alignment == "construction" else "soft"},
-        )
-        self.accuracy = MulticlassAccuracy(config.kinds**2, average="micro")
-        self.confusion = MulticlassConfusionMatrix(config.kinds**2)
+        self.model = config.build()
+        self.accuracy = MulticlassAccuracy(config.classes, average="micro")
+        self.confusion = MulticlassConfusionMatrix(config.classes)
+        self.auc = MulticlassAUROC(config.classes) if config.dimension == 3 else None
+        self.register_buffer("class_weights", torch.ones(config.classes), persistent=False)
         self._compiled: Callable[..., dict[str, Tensor]] | None = None
         self._totals: Tensor | None = None
         self._images = 0
@@ -52,7 +44,7 @@ class Classification(lightning.LightningModule):
     def objective(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The loss and its terms."""
         scores = self.model(x)
-        terms = {"task": F.cross_entropy(scores.float(), y)}
+        terms = {"task": F.cross_entropy(scores.float(), y, self.class_weights if self.config.balanced else None)}
         total = terms["task"]
         if self.config.method == "p-scnn":
             pairs = None
@@ -119,11 +111,15 @@ class Classification(lightning.LightningModule):
     def on_test_start(self) -> None:
         """Start counting anew."""
         self.confusion.reset()
+        if self.auc is not None:
+            self.auc.reset()
 
     def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Accuracy, loss and the confusion matrix."""
         scores = self._evaluate(batch, "test")
         self.confusion.update(scores, batch[1])
+        if self.auc is not None:
+            self.auc.update(scores, batch[1])
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam, as in the paper; weight decay spares the densities, which it would pull to the uniform one."""

@@ -30,7 +30,7 @@ from torch import nn
 from pscnn._files import write_whole
 from pscnn._regularization import likelihoods
 from pscnn.training._config import Config, ConfigError
-from pscnn.training._data import DoubleDigitData
+from pscnn.training._data import Data
 from pscnn.training._module import Classification
 
 LAST, BEST = "last.ckpt", "best.ckpt"
@@ -122,8 +122,8 @@ def new_folder(root: str | Path, name: str) -> Path:
 
 def start(config: Config, root: str | Path = "runs", name: str | None = None) -> Path:
     """Make a run's folder with its configuration and versions, and return it."""
-    name = name or f"{config.method}-{config.group.replace('(', '').replace(')', '')}-{config.symmetry}"
-    folder = new_folder(Path(root) / "ddmnist", f"{name}-seed{config.seed}")
+    name = name or f"{config.method}-{config.group.replace('(', '').replace(')', '')}-{config.task}"
+    folder = new_folder(Path(root) / config.experiment, f"{name}-seed{config.seed}")
     _write_text(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
     _write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
     return folder
@@ -163,12 +163,13 @@ def train(
     """
     folder = Path(folder)
     config = read_config(folder)
-    data = DoubleDigitData(config, data_dir)
+    data = Data(config, data_dir)
     data.setup()
     lightning.seed_everything(config.seed, verbose=False)
     if config.compile:
         torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
     module = Classification(config)
+    module.class_weights.copy_(data.class_weights())
     recorder = _Recorder(folder, draw)
     with _quiet():
         trainer = _trainer(config, folder, recorder, accelerator, devices, progress, epochs)
@@ -189,11 +190,11 @@ def train(
     return evaluate(folder, data_dir, accelerator=accelerator)
 
 
-def load(folder: str | Path, which: str = BEST) -> Classification:
-    """The trained network of a run, in eval mode on the CPU: its best epoch, or ``last.ckpt``."""
+def load(folder: str | Path) -> Classification:
+    """The trained network of a run, in eval mode on the CPU: its best epoch or its last, as the run selects."""
     folder = Path(folder)
     config = read_config(folder)
-    path = folder / which
+    path = folder / (BEST if config.select == "best" else LAST)
     if not path.exists():
         raise RunError(f"{folder} has no finished epoch yet: train it with: pscnn train --resume {folder}")
     state = _check_readable(path)
@@ -208,11 +209,11 @@ def evaluate(
     *,
     accelerator: str = "auto",
 ) -> dict[str, Any]:
-    """Test the best epoch of a run and write ``result.json``, ``confusion.npy`` and ``densities.npz``."""
+    """Test the selected epoch of a run and write ``result.json``, ``confusion.npy`` and ``densities.npz``."""
     folder = Path(folder)
     module = load(folder)
     config = module.config
-    data = DoubleDigitData(config, data_dir)
+    data = Data(config, data_dir)
     data.setup()
     with _quiet():
         trainer = _trainer(config, folder, None, accelerator, 1, False, None)
@@ -220,9 +221,12 @@ def evaluate(
         metrics = trainer.test(module, datamodule=data, verbose=False)[0]
     history = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     best = max(history, key=lambda row: (row["validation/accuracy"], -row["epoch"]))
+    if config.select == "last":
+        best = history[-1]
     result = {
         "test_accuracy": metrics["test/accuracy"],
         "test_loss": metrics["test/loss"],
+        **({} if module.auc is None else {"test_auc": module.auc.compute().item()}),
         "validation_accuracy": best["validation/accuracy"],
         "best_epoch": best["epoch"],
         "epochs": len(history),

@@ -1,0 +1,141 @@
+"""Volumes whose symmetries are known: bodies of three arms, drawn exactly at any pose, with no download.
+
+A body has three perpendicular arms of different lengths, so it has no symmetry of its own and is either left- or
+right-handed. What its class depends on is the variant's:
+
+========  ===================================================================  ==================================
+variant   the two classes                                                      kept by
+========  ===================================================================  ==================================
+any       three arms, or the same balls in two arms; any pose and handedness   O(3)
+chiral    left- or right-handed; any rotation                                  SO(3)
+axis      upright or upside down; turned about z                               rotations about z
+fixed     upright or turned by 180° about x, up to 10°                         the identity (within 10°)
+========  ===================================================================  ==================================
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from pscnn.data._digits import SPLITS
+
+__all__ = ["SIZES", "VARIANTS", "Shapes", "load"]
+
+VARIANTS = ("any", "chiral", "axis", "fixed")
+SIZES = (16, 28)
+ARMS = (0.85, 0.6, 0.4)
+"""Lengths of the arms as shares of half the side."""
+BALLS = 4
+"""Balls along every arm."""
+RADIUS = 0.11
+JITTER = 0.03
+TILT = math.radians(10)
+
+
+class Shapes:
+    """Bodies of one split; ``images`` draws them.
+
+    Args:
+        count: How many, in two classes of equal size.
+        variant: One of ``VARIANTS``.
+        size: Side length, 16 or 28.
+    """
+
+    def __init__(self, count: int, variant: str, size: int = 16) -> None:
+        if variant not in VARIANTS:
+            raise ValueError(f"unknown variant {variant!r}: use one of {', '.join(VARIANTS)}")
+        if size not in SIZES:
+            raise ValueError(f"shapes have side length {SIZES}, got {size}")
+        if count < 2:
+            raise ValueError(f"needs two bodies or more, got {count}")
+        self.variant, self.size = variant, size
+        self.labels = torch.arange(count) % 2
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def images(self, rows: Tensor, seed: int) -> Tensor:
+        """Volumes of some rows, at poses drawn from a seed, shape (B, 1, size, size, size), with values in [−1, 1].
+
+        Args:
+            rows: Indices; volumes are made on their device.
+            seed: Seeds poses and noise.
+        """
+        device = rows.device
+        if self.labels.device != device:
+            self.labels = self.labels.to(device)
+        generator = torch.Generator(device).manual_seed(seed)
+        labels = self.labels[rows]
+        centres = _body(labels, self.variant) + JITTER * torch.randn(
+            len(rows), 3 * BALLS, 3, device=device, generator=generator
+        )
+        centres = centres @ _poses(labels, self.variant, generator).transpose(1, 2)
+        return _draw(centres, self.size)
+
+
+def load(
+    variant: str, *, size: int = 16, train: int = 1000, validation: int = 200, test: int = 500
+) -> dict[str, Shapes]:
+    """The splits; every image is drawn from its own seed, so they have none in common.
+
+    Example:
+        >>> shapes = load("chiral", train=10)["train"]
+        >>> shapes.images(torch.arange(3), seed=0).shape
+        torch.Size([3, 1, 16, 16, 16])
+    """
+    counts = dict(zip(SPLITS, (train, validation, test), strict=True))
+    return {split: Shapes(count, variant, size) for split, count in counts.items()}
+
+
+def _body(labels: Tensor, variant: str) -> Tensor:
+    """The balls of every body before it is posed, shape (B, balls, 3)."""
+    steps = torch.arange(1, BALLS + 1, device=labels.device) / BALLS
+    arms = torch.zeros(3, BALLS, 3, device=labels.device)
+    for axis, length in enumerate(ARMS):
+        arms[axis, :, axis] = length * steps
+    body = arms.reshape(-1, 3).expand(len(labels), -1, -1)
+    if variant != "any":
+        return body
+    flat = arms.clone()
+    flat[2] = arms[2].roll(-1, 1).neg()  # the third arm from z to −y: a flat body, which is its own mirror image
+    return torch.where(labels.view(-1, 1, 1) == 1, flat.reshape(-1, 3), body)
+
+
+def _poses(labels: Tensor, variant: str, generator: torch.Generator) -> Tensor:
+    """One element of O(3) per body, shape (B, 3, 3)."""
+    count, device = len(labels), labels.device
+    one = labels.view(-1, 1, 1) == 1
+    if variant in ("any", "chiral"):
+        turn = _rotations(torch.randn(count, 4, device=device, generator=generator))
+        coin = torch.rand(count, device=device, generator=generator).view(-1, 1, 1) < 0.5
+        return torch.where(coin if variant == "any" else one, -turn, turn)
+    if variant == "axis":
+        angle = math.pi * torch.rand(count, device=device, generator=generator)
+        axis = torch.tensor([0.0, 0.0, 1.0], device=device)
+    else:
+        angle = TILT / 2 * torch.rand(count, device=device, generator=generator)
+        axis = torch.nn.functional.normalize(torch.randn(count, 3, device=device, generator=generator), dim=1)
+    turn = _rotations(torch.cat([angle.cos()[:, None], angle.sin()[:, None] * axis], 1))
+    upside_down = torch.diag(torch.tensor([1.0, -1.0, -1.0], device=device))
+    return torch.where(one, turn @ upside_down, turn)
+
+
+def _rotations(quaternions: Tensor) -> Tensor:
+    """Rotation matrices of quaternions of any length, (B, 4) to (B, 3, 3)."""
+    w, x, y, z = torch.nn.functional.normalize(quaternions, dim=1).unbind(1)
+    rows = (
+        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+    )
+    return torch.stack([torch.stack(row, 1) for row in rows], 1)
+
+
+def _draw(centres: Tensor, size: int) -> Tensor:
+    """Gaussian balls at (B, balls, 3) in a cube from −1 to 1; the last axis of the volume is x, as in images."""
+    grid = (2 * torch.arange(size, device=centres.device) + 1) / size - 1
+    x, y, z = torch.exp(-((grid - centres[..., None]) ** 2) / (2 * RADIUS**2)).unbind(2)
+    return torch.einsum("bpk,bpj,bpi->bkji", z, y, x).clamp(max=1)[:, None] * 2 - 1

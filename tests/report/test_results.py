@@ -1,0 +1,43 @@
+"""Pictures of results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pscnn.report import ablation_figure, confusion_figure, training_figure
+
+
+def test_confusion_shows_shares_of_the_true_class() -> None:
+    figure = confusion_figure(np.array([[8, 2], [0, 5]]), ["left", "right"])
+    axis = figure.axes[0]
+    assert np.allclose(axis.images[0].get_array(), [[0.8, 0.2], [0, 1]])
+    assert [t.get_text() for t in axis.texts] == ["80", "20", "100"]
+    assert [t.get_text() for t in axis.get_yticklabels()] == ["left", "right"]
+    assert not confusion_figure(np.eye(40)).axes[0].texts
+    assert np.isfinite(confusion_figure(np.zeros((3, 3))).axes[0].images[0].get_array()).all()
+    with pytest.raises(ValueError, match="square table"):
+        confusion_figure(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="2 classes but 1 names"):
+        confusion_figure(np.eye(2), ["one"])
+
+
+def test_training_curves_show_what_there_is() -> None:
+    plain = [{"epoch": k, "validation/accuracy": 0.1 * k, "train/task": 1 / (k + 1)} for k in range(4)]
+    ours = [{**row, "train/kl": 0.1, "train/alignment": 0.2} for row in plain]
+    figure = training_figure({"CNN": plain, "P-SCNN": ours})
+    drawn = {axis.get_ylabel(): len(axis.lines) for axis in figure.axes}
+    assert list(drawn) == ["validation accuracy", "training loss (task)", "KL divergence", "alignment error"]
+    assert list(figure.axes[0].lines[0].get_xdata()) == [1, 2, 3, 4]
+    assert len(training_figure({"CNN": plain}).axes) == 2
+    with pytest.raises(ValueError, match="have none of"):
+        training_figure({"x": [{"epoch": 0}]})
+
+
+def test_ablations_show_mean_and_spread() -> None:
+    figure = ablation_figure({"CNN": {0.5: [0.4, 0.6], 1.0: [0.8]}, "P-SCNN": {1.0: [0.9]}}, examples=1000)
+    axis = figure.axes[0]
+    assert np.allclose(axis.lines[0].get_ydata(), [0.5, 0.8])
+    assert [t.get_text() for t in axis.get_xticklabels()] == ["500", "1000"]
+    with pytest.raises(ValueError, match="no accuracies"):
+        ablation_figure({"CNN": {1.0: []}})
