@@ -74,7 +74,7 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
     elements, degrees, mirrored = plane_elements(group, points)
     errors = layer_errors(model, x, elements, on_grid=False)
     domains = [(~mirrored, "rotations")] + ([(mirrored, "reflections")] if mirrored.any() else [])
-    figure = Figure(figsize=(3.5 * len(domains), 1.25 * len(errors) + 0.5), layout="constrained")
+    figure = Figure(figsize=(3.5 * len(domains), 1.25 * len(errors) + 0.6), layout="constrained")
     grid = figure.subplots(len(errors), len(domains), squeeze=False, sharex=True, sharey="row")
     for number, (row, (name, error)) in enumerate(zip(grid, errors.items(), strict=True), 1):
         lam = layers[name].likelihood
@@ -109,7 +109,7 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
         Line2D([], [], color=ROTATIONS, lw=1.5, label="density λ (left axes)"),
         Line2D([], [], color=REFLECTIONS, lw=1.2, ls="--", label="equivariance error (right axes)"),
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(domains), fontsize=8, frameon=False)
     return figure
 
 
@@ -163,5 +163,6 @@ def agreement_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
     for axis in grid[len(errors) :]:
         axis.set_axis_off()
     grid[0].set_ylabel("equivariance error", fontsize=8)
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
+    legend = {"loc": "outside upper center", "ncols": 2 if columns > 1 else 1, "fontsize": 8, "frameon": False}
+    figure.legend(*grid[0].get_legend_handles_labels(), **legend)
     return figure

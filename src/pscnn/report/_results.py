@@ -40,7 +40,7 @@ def confusion_figure(counts: ArrayLike, names: Sequence[str] | None = None) -> F
     axis = figure.subplots()
     image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     size = len(table)
-    ticks = range(0, size, 1 if size <= WRITTEN else 10)
+    ticks = range(0, size, next(step for step in (1, 2, 5, 10, 10 * size) if size <= WRITTEN * step))
     labels = [names[k] if names else str(k) for k in ticks]
     axis.set_xticks(ticks, labels, rotation=90 if names else 0, fontsize=7)
     axis.set_yticks(ticks, labels, fontsize=7)

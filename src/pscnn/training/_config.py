@@ -222,6 +222,10 @@ class DoubleDigitConfig(Config):
         return self.kinds**2
 
     @property
+    def class_names(self) -> tuple[str, ...] | None:
+        return tuple(f"{left}{right}" for left in range(self.kinds) for right in range(self.kinds))
+
+    @property
     def task(self) -> str:
         return self.symmetry
 
