@@ -258,6 +258,73 @@ def benchmark_symmetry(
     console.print(text, highlight=False, markup=False)
 
 
+@app.command()
+@_command
+def bench(
+    group: Annotated[list[str] | None, typer.Option(help="Groups, of the plane or of space; O(2) by default.")] = None,
+    precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32, bf16; fp32 by default.")] = None,
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compiled too, not only eager.")] = False,
+    batch: Annotated[int | None, typer.Option(min=2, help="Per step; 256 or 32 volumes, on a CPU 16 or 2.")] = None,
+    width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 1 for images, 6 for volumes.")] = None,
+    size: Annotated[int | None, typer.Option(help="Side length; 56 for images, 28 for volumes.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Timings of each network.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="JSON file for all timings; never replaced.")] = None,
+) -> None:
+    """Compare the speed of steerable networks with that of their plain twin, which has free layers of the same size."""
+    import json
+    import statistics
+
+    import torch
+
+    from pscnn import experiments
+    from pscnn.groups import parse
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        _fail(f"cannot measure on {device!r}: use cpu{', or cuda' if torch.cuda.is_available() else ''}")
+    if out is not None and out.exists():
+        _fail(f"{out} exists; choose another file with --out")
+    cases = []
+    for name in group or ["O(2)"]:
+        try:
+            plane = parse(name).dimension == 2
+        except ValueError as error:
+            _fail(str(error))
+        usual = (256 if plane else 32) if device == "cuda" else (16 if plane else 2)
+        for kind in precision or ["fp32"]:
+            if kind not in ("fp32", "tf32", "bf16"):
+                _fail(f"unknown precision {kind!r}: use fp32, tf32 or bf16")
+            for fast in (False, True) if compiled else (False,):
+                own = (width or (1.0 if plane else 6.0), size or (56 if plane else 28))
+                cases.append(experiments.BenchCase(name, kind, fast, batch or usual, *own))
+    heads = ("network", "training step", "ratio", "inference", "ratio", "peak memory", "construction")
+    results = []
+    for case in cases:
+        with console.status(f"{case.group}, {case.precision}{', compiled' if case.compile else ''}"):
+            result = experiments.run_bench(case, device, rounds)
+        results.append(result)
+        title = f"{case.group}, batch {case.batch}, {case.precision}, {'compiled' if case.compile else 'eager'}"
+        table = Table(*heads, title=title, title_justify="left", box=None)
+        for name, found in result["networks"].items():
+            cells = []
+            for kind in ("train_ms", "infer_ms"):
+                low, middle, high = min(found[kind]), statistics.median(found[kind]), max(found[kind])
+                cells += [f"{middle:.2f} ms [{low:.2f}-{high:.2f}]", f"{experiments.ratio(result, name, kind):.3f}"]
+            memory = f"{found['peak_mib']} MiB" if "peak_mib" in found else "–"
+            table.add_row(name, *cells, memory, f"{found['construction_s']:.2f} s")
+        console.print(table)
+    machine = experiments.machine(device)
+    console.print(f"median [range] of {rounds} timings on {machine['device']}", highlight=False, markup=False)
+    if out is not None:
+        from pscnn._files import write_whole
+
+        try:
+            write_whole(out, json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+        except OSError as error:
+            _fail(f"cannot write {out}: {error.strerror}")
+
+
 @app.callback(invoke_without_command=True)
 def _main(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     if version:

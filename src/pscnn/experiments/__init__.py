@@ -1,5 +1,6 @@
 """The paper's tables as data, and what runs them."""
 
+from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
 from pscnn.experiments._paper import published
 from pscnn.experiments._symmetry import TASKS as SYMMETRY_TASKS
 from pscnn.experiments._symmetry import VARIATIONS as SYMMETRY_VARIATIONS
@@ -10,6 +11,7 @@ from pscnn.experiments._vectors import VectorConfig, load_vectors, run_vectors
 __all__ = [
     "SYMMETRY_TASKS",
     "SYMMETRY_VARIATIONS",
+    "BenchCase",
     "Cell",
     "SymmetryConfig",
     "SymmetryScore",
@@ -19,8 +21,11 @@ __all__ = [
     "cells",
     "configurations",
     "load_vectors",
+    "machine",
     "published",
+    "ratio",
     "run_all",
+    "run_bench",
     "run_symmetry",
     "run_vectors",
     "space_tables",

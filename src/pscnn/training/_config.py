@@ -139,6 +139,8 @@ class Config:
         for name in ("bandlimit", "weight_decay", "align_weight", "kl_weight", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.dimension == 3 and self.width != int(self.width):
+            raise ConfigError(f"width must be a whole number for volumes, got {self.width}")
         if self.batch_size < 2:
             raise ConfigError("batch_size must be 2 or more: batch statistics need two images")
         try:

@@ -1,0 +1,177 @@
+"""What steerability costs: the plain twin, the equivariant and the partially equivariant network in one run."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pscnn import models
+from pscnn._regularization import likelihoods, regularization
+from pscnn.groups import parse
+
+NETWORKS = ("twin", "scnn", "p-scnn")
+STEPS = 3
+"""Steps per timing."""
+
+
+@dataclass(frozen=True)
+class BenchCase:
+    """One setting in which the three networks are compared.
+
+    Attributes:
+        group: H; of the plane for double digits, of space for volumes.
+        precision: "fp32", "tf32" or "bf16".
+        compile: Whether to compile, with CUDA graphs on a GPU.
+        batch: Images or volumes per step.
+        width: Of the network.
+        size: Side length of images or volumes.
+    """
+
+    group: str
+    precision: str = "fp32"
+    compile: bool = False
+    batch: int = 256
+    width: float = 1.0
+    size: int = 56
+
+    @property
+    def task(self) -> str:
+        """The task whose network it is."""
+        return "ddmnist" if parse(self.group).dimension == 2 else "medmnist3d"
+
+
+def _network(case: BenchCase, name: str) -> nn.Module:
+    width = case.width if case.task == "ddmnist" else int(case.width)
+    method = "p-scnn" if name == "twin" else name
+    model = models.build(case.task, method, case.group, size=case.size, width=width)
+    return models.twin(model) if name == "twin" else model
+
+
+class _Subject:
+    """A network with its optimiser, ready to be timed."""
+
+    def __init__(self, case: BenchCase, name: str, device: torch.device) -> None:
+        started = time.perf_counter()
+        model = _network(case, name)
+        self.construction = time.perf_counter() - started
+        self.model = model.to(device)
+        self.device, self.case = device, case
+        self.densities = bool(likelihoods(self.model))
+        fused: dict[str, Any] = {"fused": True} if device.type == "cuda" else {}
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, **fused)
+        generator = torch.Generator().manual_seed(0)
+        shape = (case.batch, 1) + (case.size,) * parse(case.group).dimension
+        self.x = torch.randn(shape, generator=generator).to(device)
+        classes = 100 if case.task == "ddmnist" else 2
+        self.y = torch.randint(classes, (case.batch,), generator=generator).to(device)
+        objective: Callable[[Tensor, Tensor], Tensor] = self._objective
+        forward: Callable[[Tensor], Tensor] = self.model.__call__
+        if case.compile:
+            mode: dict[str, Any] = {"mode": "reduce-overhead", "dynamic": False}
+            objective, forward = torch.compile(self._objective, **mode), torch.compile(self.model, **mode)
+        self.objective, self.forward = objective, forward
+
+    def _objective(self, x: Tensor, y: Tensor) -> Tensor:
+        scores = self.model(x)
+        loss = F.cross_entropy(scores.float(), y)
+        if self.densities:
+            terms = regularization(self.model)
+            loss = loss + terms.alignment + terms.kl
+        return loss
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.case.precision == "bf16")
+
+    def train_step(self) -> None:
+        """Forward, backward and an update."""
+        self.model.train()
+        with self._autocast():
+            loss = self.objective(self.x, self.y)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+
+    def infer(self) -> None:
+        """A forward pass in eval mode, whose kernels are expanded once."""
+        self.model.eval()
+        with torch.no_grad(), self._autocast():
+            self.forward(self.x)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
+    _wait(device)
+    started = time.perf_counter()
+    for _ in range(STEPS):
+        function()
+    _wait(device)
+    return 1000 * (time.perf_counter() - started) / STEPS
+
+
+def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[str, Any]:
+    """Time the three networks in turns, so that all see the machine in the same state.
+
+    Args:
+        case: The setting.
+        device: "cpu" or "cuda".
+        rounds: How often each is timed; each time takes three steps.
+
+    Returns:
+        The case, and per network: all timings of a training step and of inference in milliseconds, seconds of
+        construction, and on a GPU the peak memory of a training step in MiB.
+    """
+    place = torch.device(device)
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest" if case.precision == "fp32" else "high")
+    torch.backends.cudnn.allow_tf32 = case.precision != "fp32"
+    try:
+        found: dict[str, dict[str, Any]] = {}
+        subjects = {}
+        for name in NETWORKS:
+            subjects[name] = subject = _Subject(case, name, place)
+            found[name] = {"train_ms": [], "infer_ms": [], "construction_s": round(subject.construction, 3)}
+            held = torch.cuda.memory_allocated() if place.type == "cuda" else 0
+            for _ in range(4):  # compile, choose algorithms
+                subject.train_step()
+            if place.type == "cuda":
+                torch.cuda.synchronize()
+                torch.cuda.reset_peak_memory_stats()
+                subject.train_step()
+                torch.cuda.synchronize()
+                found[name]["peak_mib"] = round((torch.cuda.max_memory_allocated() - held) / 2**20)
+        for kind, what in (("train_ms", "train_step"), ("infer_ms", "infer")):
+            for subject in subjects.values():
+                for _ in range(3):
+                    getattr(subject, what)()
+            for _ in range(rounds):
+                for name, subject in subjects.items():
+                    found[name][kind].append(round(_milliseconds(getattr(subject, what), place), 3))
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+    return {"case": asdict(case), "networks": found}
+
+
+def ratio(result: dict[str, Any], name: str, kind: str) -> float:
+    """How many times as long as the plain twin: the quotient of medians."""
+    networks = result["networks"]
+    return float(statistics.median(networks[name][kind]) / statistics.median(networks["twin"][kind]))
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What the timings belong to."""
+    name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
+    versions = {"torch": torch.__version__, "python": platform.python_version()}
+    return {"device": name, "threads": torch.get_num_threads(), **versions}
