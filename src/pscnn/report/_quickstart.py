@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pscnn import training
+from pscnn._extras import require
 from pscnn.report._density import density_figure
 from pscnn.report._html import html_report
 from pscnn.report._terminal import density_chart
@@ -34,6 +35,8 @@ SETTINGS: dict[str, Any] = {
 
 def quickstart(runs: Path, seed: int, console: Console) -> Path:
     """Train the three networks, print what they reached and learnt, and write a report. Returns its path."""
+    for module in ("matplotlib", "plotly"):  # said before minutes of training, not after
+        require(module, "plots", "The quickstart's report")
     began = time.monotonic()
     results: dict[str, dict[str, Any]] = {}
     folders: dict[str, Path] = {}

@@ -99,35 +99,52 @@ def sphere_figure(densities: Likelihood | Mapping[str, Likelihood]) -> Figure:
 
 
 def sphere_panels(likelihood: Likelihood) -> list[Any]:
-    """The same maps as interactive spheres, one figure per parity; hovering shows the axis and the density."""
+    """The same maps as an interactive figure: spheres to turn, a slider for the rotation angle.
+
+    Both parities of O(3) share one scene, because browsers draw no more than about sixteen of them on a page. Hovering
+    shows the axis and the density.
+    """
     require("plotly", "plots", "Interactive spheres")
-    from plotly.subplots import make_subplots
+    from plotly.graph_objects import Figure
 
     longitude, latitude, maps = sphere_maps(likelihood, points=30)
     across, up = np.meshgrid(longitude, latitude)
     x, y, z = np.cos(up) * np.cos(across), np.cos(up) * np.sin(across), np.sin(up)
+    axes = np.stack([x, y, z], -1)
     highest = max(m.max() for row in maps.values() for m in row)
-    hover = "(%{x:.2f}, %{y:.2f}, %{z:.2f})<br>λ = %{surfacecolor:.3f}<extra></extra>"
-    out = []
-    for name, found in maps.items():
-        titles = [f"{angle}°" for angle in ANGLES]
-        figure = make_subplots(1, len(ANGLES), specs=[[{"type": "surface"}] * len(ANGLES)], subplot_titles=titles)
-        for column, (values, angle) in enumerate(zip(found, ANGLES, strict=True), 1):
+    places = {"rotations": 0.0} if len(maps) == 1 else {"rotations": -1.3, "with inversion": 1.3}
+    shown = ANGLES.index(90)
+    figure = Figure()
+    for which, angle in enumerate(ANGLES):
+        for name, found in maps.items():
+            kind = "rotation" if name == "rotations" else "inversion and rotation"
             figure.add_surface(
                 x=x,
-                y=y,
+                y=y + places[name],
                 z=z,
-                surfacecolor=values,
+                surfacecolor=found[which],
+                customdata=axes,
                 cmin=0,
                 cmax=highest,
                 colorscale="Viridis",
-                showscale=column == len(ANGLES),
-                hovertemplate=f"{angle}° about {hover}",
-                row=1,
-                col=column,
+                showscale=name == "rotations",
+                colorbar={"title": "λ", "len": 0.7},
+                visible=which == shown,
+                hovertemplate=f"{kind} by {angle}° about<br>(%{{customdata[0]:.2f}}, %{{customdata[1]:.2f}}, "
+                "%{customdata[2]:.2f})<br>λ = %{surfacecolor:.3f}<extra></extra>",
             )
-        hidden = {"visible": False}
-        figure.update_scenes(xaxis=hidden, yaxis=hidden, zaxis=hidden)
-        figure.update_layout(title=name, height=300)
-        out.append(figure)
-    return out
+    steps = [
+        {
+            "label": f"{angle}°",
+            "method": "restyle",
+            "args": ["visible", [k // len(maps) == which for k in range(len(ANGLES) * len(maps))]],
+        }
+        for which, angle in enumerate(ANGLES)
+    ]
+    hidden = {"visible": False}
+    eye = {"x": 2.2, "y": 0.3, "z": 0.7}
+    figure.update_scenes(xaxis=hidden, yaxis=hidden, zaxis=hidden, aspectmode="data", camera={"eye": eye})
+    title = "rotations" if len(maps) == 1 else "rotations (left), with inversion (right)"
+    slider = {"active": shown, "steps": steps, "currentvalue": {"prefix": "rotation angle "}}
+    figure.update_layout(title=title, height=380, sliders=[slider])
+    return [figure]
