@@ -127,6 +127,7 @@ def sphere_panels(likelihood: Likelihood) -> list[Any]:
                 cmin=0,
                 cmax=highest,
                 colorscale="Viridis",
+                lighting={"ambient": 1.0, "diffuse": 0.0, "specular": 0.0},  # shadows would read as low densities
                 showscale=name == "rotations",
                 colorbar={"title": "λ", "len": 0.7},
                 visible=which == shown,
@@ -142,7 +143,7 @@ def sphere_panels(likelihood: Likelihood) -> list[Any]:
         for which, angle in enumerate(ANGLES)
     ]
     hidden = {"visible": False}
-    eye = {"x": 2.2, "y": 0.3, "z": 0.7}
+    eye = {"x": 1.4, "y": 0.2, "z": 0.45}
     figure.update_scenes(xaxis=hidden, yaxis=hidden, zaxis=hidden, aspectmode="data", camera={"eye": eye})
     title = "rotations" if len(maps) == 1 else "rotations (left), with inversion (right)"
     slider = {"active": shown, "steps": steps, "currentvalue": {"prefix": "rotation angle "}}
