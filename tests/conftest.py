@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from helpers import GROUPS
 
 from pscnn.groups import Group
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers that each use all cores hold each other up
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pscnn.cli import app
-from pscnn.experiments import ratio
+from pscnn.experiments import _bench, ratio
 
 SMALL = ["--batch", "2", "--rounds", "2", "--device", "cpu"]
 
@@ -30,7 +30,8 @@ def test_networks_are_compared_with_their_twin(tmp_path: Path) -> None:
     assert "exists; choose another" in " ".join(again.output.split())
 
 
-def test_volumes_can_be_measured() -> None:
+def test_volumes_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_bench, "STEPS", 1)
     done = CliRunner().invoke(app, ["bench", "--group", "SO(3)", "--size", "16", "--width", "1", *SMALL])
     assert done.exit_code == 0, done.output
     assert "SO(3), batch 2, fp32, eager" in done.output

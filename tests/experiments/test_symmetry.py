@@ -71,7 +71,7 @@ def test_the_command_prints_scores_and_knows_its_tasks() -> None:
 
 
 def test_the_density_tells_the_truth() -> None:
-    scores, errors, _ = run_symmetry("half-turn", SymmetryConfig(count=1000, epochs=60, seeds=1))
+    scores, errors, _ = run_symmetry("half-turn", SymmetryConfig(count=1000, epochs=40, seeds=1))
     assert errors[0] < 0.1
     assert scores[0].auc is not None
     assert scores[0].auc > 0.99

@@ -49,9 +49,9 @@ def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) 
 
 
 def test_reports_are_not_replaced(runs: list[Path]) -> None:
-    first, second = html_report(runs[:1]), html_report(runs[:1])
+    first, second = html_report(runs[2:]), html_report(runs[2:])
     assert (first.name, second.name) == ("report.html", "report-2.html")
-    assert first.parent == runs[0]
+    assert first.parent == runs[2]
 
 
 def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path) -> None:
