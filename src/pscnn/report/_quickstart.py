@@ -56,6 +56,6 @@ def quickstart(runs: Path, seed: int, console: Console) -> Path:
     model = training.load(folders["p-scnn"]).model
     console.print("what the P-SCNN kept of O(2), layer by layer:", highlight=False)
     console.print(density_chart(model), highlight=False, soft_wrap=True)
-    report = html_report(list(folders.values()), new_folder(runs, "quickstart") / "report.html")
+    report = html_report([*folders.values()][::-1], new_folder(runs, "quickstart") / "report.html")
     console.print(f"report: {report}   ({time.monotonic() - began:.0f} s in all)", highlight=False, soft_wrap=True)
     return report
