@@ -15,6 +15,19 @@ GROUPS: list[Group] = [C(1), C(4), D(1), D(4), SO2(), O2(), SO3(), O3(), SO2().a
 """One or more of every family; SO(2) about an axis stands for plane groups in space."""
 
 
+TINY_DIGITS = {
+    "experiment": "ddmnist",
+    "kinds": 2,
+    "size": 28,
+    "width": 0.15,
+    "train_per_class": 4,
+    "validation_per_class": 2,
+    "test_per_class": 3,
+    "batch_size": 8,
+}
+"""Settings of a run that takes seconds."""
+
+
 def grid_elements(group: Group) -> np.ndarray:
     """The elements of the group that map a square or cubic grid to itself."""
     n = group.dimension

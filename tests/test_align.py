@@ -97,3 +97,12 @@ def test_only_elements_can_move_a_density() -> None:
         Likelihood(SO2(), 2).translate(np.diag([1.0, -1.0]))
     with pytest.raises(ValueError, match="one element of SO"):
         Likelihood(SO2(), 2).translate(np.eye(3))
+
+
+def test_the_first_density_can_follow_the_uniform_one() -> None:
+    model = torch.nn.ModuleList([random_likelihood(O2()) for _ in range(3)])
+    first, second, third = model
+    with torch.no_grad():
+        expected = (first.kl(None) + second.kl(first) + third.kl(second)) / 3
+        assert torch.allclose(pscnn.regularization(model, uniform_first=True).kl, expected)
+        assert not torch.allclose(pscnn.regularization(model).kl, expected)

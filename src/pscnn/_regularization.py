@@ -77,7 +77,10 @@ def align(model: nn.Module) -> dict[str, Array]:
 
 
 def regularization(
-    model: nn.Module, pairs: Iterable[tuple[LikelihoodOrName, LikelihoodOrName | None]] | None = None
+    model: nn.Module,
+    pairs: Iterable[tuple[LikelihoodOrName, LikelihoodOrName | None]] | None = None,
+    *,
+    uniform_first: bool = False,
 ) -> Regularization:
     """Alignment error and KL divergence of a model's densities (paper, Eqs. 13, 16 and Appendix E.3).
 
@@ -85,6 +88,7 @@ def regularization(
         model: Any module with ``Likelihood`` objects in it; a shared one counts once.
         pairs: Which KL(a ‖ b) to average, each side a ``Likelihood`` or the name of a layer; b = None is the uniform
             density, and no gradient flows to b. By default all consecutive densities over one group, in module order.
+        uniform_first: Among the default pairs, let the first density follow the uniform one.
 
     Example:
         >>> from pscnn.groups import SO2
@@ -99,7 +103,12 @@ def regularization(
         parameter = next(model.parameters(), torch.zeros(()))
         zero = torch.zeros((), device=parameter.device, dtype=parameter.dtype)
         return Regularization(zero, zero)
-    if pairs is None and len(ordered) > 1 and all(lam.logit_matrix is ordered[0].logit_matrix for lam in ordered):
+    if (
+        pairs is None
+        and not uniform_first
+        and len(ordered) > 1
+        and all(lam.logit_matrix is ordered[0].logit_matrix for lam in ordered)
+    ):
         return _batched(ordered)
     if pairs is None:
         chosen: list[tuple[Likelihood, Likelihood | None]] = [
@@ -107,6 +116,8 @@ def regularization(
             for earlier, later in pairwise(ordered)
             if earlier.group == later.group and earlier.support == later.support
         ]
+        if uniform_first:
+            chosen.insert(0, (ordered[0], None))
     else:
         chosen = [(_find(a, found), None if b is None else _find(b, found)) for a, b in pairs]
     alignment = torch.stack([lam.alignment_error() for lam in ordered]).mean()

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from helpers import TINY_DIGITS
 
 from pscnn import training
 from pscnn.report._html import html_report
@@ -29,26 +30,12 @@ addEventListener("load", () => setTimeout(() => {
 </script></body>"""
 
 
-def run(settings: dict[str, object], root: Path) -> Path:
-    folder = training.start(training.Config.from_dict({"epochs": 1, "batch_size": 8, **settings}), root)
-    training.train(folder, accelerator="cpu", progress=False)
-    return folder
-
-
-DIGITS = {
-    "experiment": "ddmnist",
-    "kinds": 2,
-    "size": 28,
-    "width": 0.15,
-    "train_per_class": 4,
-    "validation_per_class": 2,
-    "test_per_class": 3,
-}
-
-
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return html_report([run(DIGITS, tmp_path_factory.mktemp("runs"))]).read_text()
+    config = training.Config.from_dict({**TINY_DIGITS, "epochs": 1})
+    folder = training.start(config, tmp_path_factory.mktemp("runs"))
+    training.train(folder, accelerator="cpu", progress=False)
+    return html_report([folder]).read_text()
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")

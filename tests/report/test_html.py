@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers import TINY_DIGITS
 from typer.testing import CliRunner
 
 from pscnn import training
@@ -13,15 +14,7 @@ from pscnn.report._html import html_report
 
 
 def finished(root: Path, **settings: object) -> Path:
-    small = {
-        "kinds": 2,
-        "size": 28,
-        "width": 0.15,
-        "train_per_class": 4,
-        "validation_per_class": 2,
-        "test_per_class": 3,
-    }
-    config = training.Config.from_dict({"experiment": "ddmnist", **small, "epochs": 2, "batch_size": 8, **settings})
+    config = training.Config.from_dict({**TINY_DIGITS, "epochs": 2, **settings})
     folder = training.start(config, root)
     training.train(folder, accelerator="cpu", progress=False)
     return folder

@@ -203,8 +203,7 @@ class _Objective(tnn.Module):
     def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The loss and the error."""
         error = (self.model(x) - y).square().mean()
-        found = list(likelihoods(self.model).values())
-        terms = regularization(self.model, list(zip(found, [None, *found], strict=False)))
+        terms = regularization(self.model, uniform_first=True)
         loss = error + self.config.align_weight * terms.alignment + self.config.kl_weight * terms.kl
         for name, parameter in self.model.named_parameters():
             if not name.endswith("coefficients"):

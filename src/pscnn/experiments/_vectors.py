@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from pscnn._files import write_whole
 from pscnn._regularization import likelihoods, regularization
 from pscnn.data import vectors
 from pscnn.groups import parse
-from pscnn.likelihood import Likelihood
 from pscnn.models import build
 from pscnn.nn import BatchNorm
 from pscnn.nn._batch_norm import _field_norm
@@ -88,11 +86,7 @@ class _Objective(nn.Module):
         task = vectors.error(self.model(x), targets, self.config.target)
         if not self.has_densities:
             return {"loss": task, "task": task}
-        pairs = None
-        if self.config.uniform_first:
-            found: list[Likelihood | None] = [None, *likelihoods(self.model).values()]
-            pairs = [(later, earlier) for earlier, later in pairwise(found) if later is not None]
-        terms = regularization(self.model, pairs)
+        terms = regularization(self.model, uniform_first=self.config.uniform_first)
         loss = task + self.config.align_weight * terms.alignment + self.config.kl_weight * terms.kl
         return {"loss": loss, "task": task, "alignment": terms.alignment, "kl": terms.kl}
 

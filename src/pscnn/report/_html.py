@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pscnn import training
 from pscnn._extras import require
+from pscnn._files import write_whole
 from pscnn._regularization import likelihoods
 from pscnn.groups import O3, SO3
 from pscnn.report._degree import agreement_figure, degree_figure
@@ -45,7 +46,7 @@ def html_report(
     sections = [_results(runs), *(_section(run) for run in runs)]
     page = _PAGE.format(plotly=_plotly_script(), body="\n".join(sections))
     try:
-        path.write_text(page, encoding="utf-8")
+        write_whole(path, page)
     except OSError as error:
         raise training.RunError(f"cannot write {path}: {error.strerror}. Choose another file with --out") from None
     return path

@@ -47,11 +47,7 @@ class Classification(lightning.LightningModule):
         terms = {"task": F.cross_entropy(scores.float(), y, self.class_weights if self.config.balanced else None)}
         total = terms["task"]
         if self.config.method == "p-scnn":
-            pairs = None
-            if self.config.uniform_first:
-                found = list(likelihoods(self.model).values())
-                pairs = list(zip(found, [None, *found], strict=False))
-            terms["alignment"], terms["kl"] = regularization(self.model, pairs)
+            terms["alignment"], terms["kl"] = regularization(self.model, uniform_first=self.config.uniform_first)
             total = total + self.config.kl_weight * terms["kl"]
             if self.config.alignment == "soft":
                 total = total + self.config.align_weight * terms["alignment"]
