@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -86,6 +88,8 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs with consecutive seeds, from --seed on.")] = 1,
+    together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
     devices: Annotated[int, typer.Option(help="How many devices train in parallel.")] = 1,
@@ -97,30 +101,71 @@ def train(
     from pscnn import training
     from pscnn.report import density_figure
 
+    if together and (seeds == 1 or devices != 1):
+        raise training.ConfigError("--together is for several --seeds, each on one device")
     if resume is not None:
-        if settings or config or experiment or name:
+        if settings or config or experiment or name or seeds > 1:
             raise training.ConfigError("--resume takes its settings from the run; give no others")
-        folder = resume
-        training.read_config(folder)
+        folders = [resume]
+        training.read_config(resume)
     else:
         values = training.Config.read(config) if config else {}
         if experiment is not None:
             values["experiment"] = experiment
-        folder = training.start(training.Config.from_dict({**values, **settings}), runs, name)
-        console.print(f"run: {folder}", highlight=False)
+        chosen = training.Config.from_dict({**values, **settings})
+        folders = training.start_seeds(chosen, seeds, runs, name)
+        for folder in folders:
+            console.print(f"run: {folder}", highlight=False)
+    if together:
+        _print_results(_train_together(folders, data_dir, accelerator))
+        return
+    results = {}
+    for folder in folders:
+        try:
+            results[folder] = training.train(
+                folder,
+                data_dir,
+                accelerator=accelerator,
+                devices=devices,
+                progress=progress and console.is_terminal,
+                draw=density_figure,
+            )
+        except KeyboardInterrupt:
+            console.print(f"stopped; its last complete epoch is saved. Continue: pscnn train --resume {folder}")
+            raise
+    _print_results(results)
+
+
+def _train_together(folders: list[Path], data_dir: Path | None, accelerator: str) -> dict[Path, Any]:
+    """Train runs at once with a table of their progress."""
+    from rich.live import Live
+
+    from pscnn import training
+    from pscnn.report import density_figure
+
+    def overview() -> Table:
+        table = Table("run", "epoch", "validation accuracy", box=None)
+        for folder in folders:
+            row = training.last_epoch(folder)
+            cells = ("–", "–") if row is None else (str(row["epoch"] + 1), f"{row['validation/accuracy']:.4f}")
+            table.add_row(folder.name, *cells)
+        return table
+
+    results = {}
+    live = Live(get_renderable=overview, console=console, refresh_per_second=1, transient=True)
     try:
-        result = training.train(
-            folder,
-            data_dir,
-            accelerator=accelerator,
-            devices=devices,
-            progress=progress and console.is_terminal,
-            draw=density_figure,
-        )
+        with live if console.is_terminal else contextlib.nullcontext():
+            for folder, result in training.train_together(
+                folders, data_dir, accelerator=accelerator, draw=density_figure
+            ):
+                results[folder] = result
     except KeyboardInterrupt:
-        console.print(f"stopped; its last complete epoch is saved. Continue: pscnn train --resume {folder}")
+        console.print("stopped; the last complete epoch of every run is saved. Continue:")
+        for folder in folders:
+            if folder not in results:
+                console.print(f"  pscnn train --resume {folder}", highlight=False)
         raise
-    _print_result(folder, result)
+    return {folder: results[folder] for folder in folders}
 
 
 @app.command()
@@ -273,7 +318,6 @@ def bench(
 ) -> None:
     """Compare the speed of steerable networks with that of their plain twin, which has free layers of the same size."""
     import json
-    import statistics
 
     import torch
 
@@ -330,6 +374,19 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Show the vers
     if version:
         console.print(f"pscnn {__version__}", highlight=False)
         raise typer.Exit
+
+
+def _print_results(results: dict[Path, dict[str, Any]]) -> None:
+    if len(results) == 1:
+        _print_result(*results.popitem())
+        return
+    table = Table("run", "test accuracy", "seconds", box=None)
+    for folder, result in results.items():
+        table.add_row(str(folder), f"{result['test_accuracy']:.4f}", f"{result['seconds']:.0f}")
+    console.print(table)
+    scores = [result["test_accuracy"] for result in results.values()]
+    text = f"test accuracy {statistics.mean(scores):.4f}, standard deviation {statistics.stdev(scores):.4f}"
+    console.print(text, highlight=False)
 
 
 def _print_result(folder: Path, result: dict[str, Any]) -> None:

@@ -194,11 +194,11 @@ class Likelihood(ConstantsModule):
         base = self.group if self.support is None else self.support
         sample = _space(self.group, self.irreps)
         logits = self.logit_coefficients().double().cpu().numpy()
-        nodes = self.grid()[0]
-        values = sample(nodes) @ logits
+        values = self._logits()[: self._grid_size]
         here, best = self.group.identity, float((sample(self.group.identity[None]) @ logits)[0])
-        if values.max() > best + 1e-6:
-            here, best = nodes[values.argmax()], float(values.max())
+        if values.max().item() > best + 1e-6:
+            here = self.grid()[0][int(values.argmax())]
+            best = float((sample(here[None]) @ logits)[0])
         # Steps along one-parameter subgroups through random elements near the identity; finite groups have none.
         steps = [logm(r).real for r in base.near_identity(8, seed=1)]
         steps = [sign * step / np.linalg.norm(step) for step in steps for sign in (1, -1)]
@@ -225,7 +225,9 @@ class Likelihood(ConstantsModule):
         if h.shape != self.group.identity.shape or not base.contains(h):
             raise ValueError(f"translate: needs one element of {base.name}, got {element!r}")
         logits = self.logit_coefficients().double().cpu().numpy()
-        moved = self._project(lambda nodes: _space(self.group, self.irreps)(nodes @ h) @ logits)
+        nodes, weights = self.group.quadrature(2 * self.bandlimit)  # exact for products of two functions in the band
+        sample = _space(self.group, self.irreps)
+        moved = sample(nodes).T @ (weights * (sample(nodes @ h) @ logits))
         if self.keep is not None:
             moved = self.embedding.double().cpu().numpy().T @ moved
         self.coefficients.copy_(torch.as_tensor(moved).to(self.coefficients))

@@ -10,7 +10,7 @@ from helpers import convolution, function_type, grid_elements, irrep_type, noise
 import pscnn
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, O3, SO2, SO3, C, D, Group
-from pscnn.kernels import SteerableBasis
+from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.nn import _steerable
 
 F64 = torch.float64
@@ -34,10 +34,9 @@ def mixed_type(group: Group) -> FieldType:
 def kernel_at(layer: nn.SteerableMap, moments: list[torch.Tensor] | None, points: np.ndarray) -> np.ndarray:
     """The kernel as a function of space: the layer's expansion with its harmonics evaluated elsewhere."""
     basis = SteerableBasis(layer.in_type.group, layer.kernel_size)
-    saved, spatial = layer.harmonics, layer._spatial
-    layer._buffers["harmonics"], layer._spatial = torch.as_tensor(basis.evaluate(points)), (len(points),)
-    out = layer.expand(moments).detach().numpy()
-    layer._buffers["harmonics"], layer._spatial = saved, spatial
+    spatial, layer._spatial = layer._spatial, (len(points),)
+    out = layer.expand(moments, torch.as_tensor(basis.evaluate(points))).detach().numpy()
+    layer._spatial = spatial
     return out
 
 
@@ -58,6 +57,8 @@ def test_kernel_is_the_average_over_the_density(group: Group, expansion: str) ->
             "n,nab,bcnp,ndc->adp", mass[chunk], matrices[chunk], free[:, :, chunk], matrices[chunk], optimize=True
         )
     np.testing.assert_allclose(kernel_at(layer, lam.moment_list(), points), average, atol=1e-8)
+    grid = kernel_at(layer, lam.moment_list(), grid_points(3, group.dimension))
+    np.testing.assert_allclose(layer.kernel().detach().flatten(2), grid, atol=1e-12)
 
 
 def test_uniform_density_is_exactly_equivariant_on_the_grid(group: Group, expansion: str) -> None:

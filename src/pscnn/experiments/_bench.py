@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from pscnn import models
 from pscnn._regularization import likelihoods, regularization
 from pscnn.groups import parse
+from pscnn.nn._fast import convolve
 
-NETWORKS = ("twin", "scnn", "p-scnn")
+NETWORKS = ("twin", "fast twin", "scnn", "p-scnn")
+"""The plain twin; the twin whose convolutions use the layout that steerable ones use when compiled on a GPU; ours."""
 STEPS = 3
 """Steps per timing."""
 
@@ -48,11 +50,31 @@ class BenchCase:
         return "ddmnist" if parse(self.group).dimension == 2 else "medmnist3d"
 
 
+class _FastConvolution(nn.Module):
+    """A plain convolution, computed as a steerable one is."""
+
+    def __init__(self, plain: nn.Conv2d | nn.Conv3d) -> None:
+        super().__init__()
+        self.plain = plain
+
+    def forward(self, x: Tensor) -> Tensor:
+        own = self.plain
+        return convolve(x, own.weight, own.bias, own.stride[0], int(own.padding[0]), own.dilation[0])
+
+
 def _network(case: BenchCase, name: str) -> nn.Module:
     width = case.width if case.task == "ddmnist" else int(case.width)
-    method = "p-scnn" if name == "twin" else name
-    model = models.build(case.task, method, case.group, size=case.size, width=width)
-    return models.twin(model) if name == "twin" else model
+    method = "p-scnn" if "twin" in name else name
+    model: nn.Module = models.build(case.task, method, case.group, size=case.size, width=width)
+    if "twin" not in name:
+        return model
+    model = models.twin(model)
+    if name == "fast twin":
+        for module in [*model.modules()]:
+            for key, child in module.named_children():
+                if isinstance(child, nn.Conv2d | nn.Conv3d):
+                    setattr(module, key, _FastConvolution(child))
+    return model
 
 
 class _Subject:
@@ -111,6 +133,23 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
+def _held() -> tuple[int, int]:
+    """Bytes in use and bytes reserved."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+
+
+def _peak(subject: _Subject, before: tuple[int, int]) -> int:
+    """Bytes that a training step needs beside the network: a CUDA graph reserves its own, else the most in use."""
+    if subject.case.compile:
+        return _held()[1] - before[1]
+    torch.cuda.reset_peak_memory_stats()
+    subject.train_step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before[0]
+
+
 def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
     _wait(device)
     started = time.perf_counter()
@@ -120,37 +159,40 @@ def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
     return 1000 * (time.perf_counter() - started) / STEPS
 
 
-def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[str, Any]:
-    """Time the three networks in turns, so that all see the machine in the same state.
+def run_bench(
+    case: BenchCase, device: str = "cpu", rounds: int = 10, on_ready: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Time the networks in turns, so that all see the machine in the same state.
 
     Args:
         case: The setting.
         device: "cpu" or "cuda".
         rounds: How often each is timed; each time takes three steps.
+        on_ready: Called when everything is compiled, before the first timing.
 
     Returns:
         The case, and per network: all timings of a training step and of inference in milliseconds, seconds of
         construction, and on a GPU the peak memory of a training step in MiB.
     """
     place = torch.device(device)
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
     torch.set_float32_matmul_precision("highest" if case.precision == "fp32" else "high")
     torch.backends.cudnn.allow_tf32 = case.precision != "fp32"
+    torch.backends.cudnn.benchmark = True  # as in training
     try:
         found: dict[str, dict[str, Any]] = {}
         subjects = {}
-        for name in NETWORKS:
+        for name in NETWORKS if case.compile and place.type == "cuda" else [n for n in NETWORKS if n != "fast twin"]:
             subjects[name] = subject = _Subject(case, name, place)
             found[name] = {"train_ms": [], "infer_ms": [], "construction_s": round(subject.construction, 3)}
-            held = torch.cuda.memory_allocated() if place.type == "cuda" else 0
+            held = _held() if place.type == "cuda" else (0, 0)
             for _ in range(4):  # compile, choose algorithms
                 subject.train_step()
             if place.type == "cuda":
-                torch.cuda.synchronize()
-                torch.cuda.reset_peak_memory_stats()
-                subject.train_step()
-                torch.cuda.synchronize()
-                found[name]["peak_mib"] = round((torch.cuda.max_memory_allocated() - held) / 2**20)
+                found[name]["peak_mib"] = round(_peak(subject, held) / 2**20)
+            for _ in range(4):
+                subject.infer()
+        on_ready()
         for kind, what in (("train_ms", "train_step"), ("infer_ms", "infer")):
             for subject in subjects.values():
                 for _ in range(3):
@@ -160,7 +202,7 @@ def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[st
                     found[name][kind].append(round(_milliseconds(getattr(subject, what), place), 3))
     finally:
         torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = before[1:]
     return {"case": asdict(case), "networks": found}
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import statistics
-import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from pscnn._processes import in_processes
 from pscnn.data.vectors import TARGETS
 from pscnn.experiments._paper import published
 from pscnn.experiments._vectors import VectorConfig, run_vectors
@@ -101,7 +96,7 @@ def run_all(
     workers: int | None = None,
     on_done: Callable[[VectorConfig, dict[str, Any]], None] | None = None,
 ) -> dict[VectorConfig, dict[str, Any]]:
-    """Run experiments in parallel, each on one core; finished ones are read.
+    """Run experiments in parallel, in processes that share the cores; finished ones are read.
 
     Args:
         found: The experiments.
@@ -110,34 +105,14 @@ def run_all(
         on_done: Called with each experiment and its result when it is there.
     """
     results = {}
-    context = multiprocessing.get_context("spawn")
-    others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers or os.cpu_count(), context, _start_worker) as pool:
-        try:
-            jobs = {pool.submit(run_vectors, config, folder): config for config in found}
-            for job in as_completed(jobs):
-                results[jobs[job]] = job.result()
-                if on_done is not None:
-                    on_done(jobs[job], results[jobs[job]])
-        except BaseException:  # Ctrl-C too: an executor would wait until the experiments under way have ended
-            for worker in set(multiprocessing.active_children()) - others:
-                worker.terminate()
-            raise
+    workers = workers or os.cpu_count() or 1
+    for number, result in in_processes(run_vectors, [(config, folder) for config in found], workers):
+        if isinstance(result, BaseException):
+            raise result
+        results[found[number]] = result
+        if on_done is not None:
+            on_done(found[number], result)
     return results
-
-
-def _start_worker() -> None:
-    """One core, and no life of its own: the parent ends it on Ctrl-C, and it ends itself when the parent is gone."""
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,8 @@ class SteerableKit:
             stabiliser = O2() if self.group == O3() else SO2()
             fields = FieldType(self.group, copies * [self.group.functions(frequency, stabiliser)])
             activation = nn.QuotientFourierPointwise(fields, degree=2 * frequency)
-        layer = self.convolution(activation.in_type, kernel, stride, padding, likelihood=likelihood)
+        # The normalisation takes out what a bias adds.
+        layer = self.convolution(activation.in_type, kernel, stride, padding, bias=not norm, likelihood=likelihood)
         self.fields = activation.out_type
         return [layer, *([nn.BatchNorm(activation.in_type)] if norm else []), activation]
 

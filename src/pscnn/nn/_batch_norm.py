@@ -15,6 +15,7 @@ from pscnn._memo import memo
 from pscnn._types import Array, IntArray
 from pscnn.groups import Representation
 from pscnn.nn._check import check_input, check_types
+from pscnn.nn._fast import like
 from pscnn.nn._field_type import FieldType
 
 
@@ -64,7 +65,7 @@ class BatchNorm(ConstantsModule):
         self.add_constant("trivial", trivial, self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise; in training the gradient can be taken once, not twice (twice when compiled)."""
+        """Normalise; in training the gradient can be taken once, not twice."""
         check_input("BatchNorm", x, self.in_type.size, None)
         with torch.autocast(x.device.type, enabled=False):
             return self._normalise(x) if self.training else F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
@@ -73,12 +74,12 @@ class BatchNorm(ConstantsModule):
         if x.numel() == x.shape[1]:
             raise ValueError(f"BatchNorm: needs more than one value per channel in training, got {tuple(x.shape)}")
         full = x if x.dtype in (torch.float32, torch.float64) else x.float()
-        # A compiler fuses the gradient by itself; without one, the hand-written gradient saves most of the passes.
-        normalise = _field_norm if torch.compiler.is_compiling() else _FieldNorm.apply
         weight, bias, inverse_size, trivial = (
             t.to(full.dtype) for t in (self.weight, self.bias, self.inverse_size, self.trivial)
         )
-        y, centre, variance, *_ = normalise(full, weight, bias, self.field_of, inverse_size, trivial, self.eps)
+        y, centre, variance, *_ = _FieldNorm.apply(  # type: ignore[no-untyped-call]
+            full, weight, bias, self.field_of, inverse_size, trivial, self.eps
+        )
         with torch.no_grad():
             count = x.numel() / x.shape[1]
             self.num_batches_tracked.add_(1)
@@ -100,8 +101,14 @@ class BatchNorm(ConstantsModule):
         return f"{self.in_type}, eps={self.eps}, momentum={self.momentum}"
 
 
+def _per_channel(values: Tensor, x: Tensor) -> Tensor:
+    return values.view(-1, *[1] * (x.ndim - 2))
+
+
 def _affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """scale·x + shift per channel, in one pass: batch norm in eval mode with nothing to normalise."""
+    if torch.compiler.is_compiling():
+        return x * _per_channel(scale, x) + _per_channel(shift, x)
     return F.batch_norm(x, torch.zeros_like(scale), torch.ones_like(scale), scale, shift, eps=1e-30)
 
 
@@ -149,10 +156,15 @@ class _FieldNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
         x, weight, field_of, inverse_size, trivial, mean, removed, inverse, scale = ctx.saved_tensors
-        # Native batch norm in eval mode has a fused kernel for g·scale, Σ g(x − mean) and Σ g.
-        dx, dots, sums = torch.ops.aten.native_batch_norm_backward(
-            gradients[0].contiguous(), x, scale, mean, torch.ones_like(mean), None, None, False, 0.0, [True] * 3
-        )
+        if torch.compiler.is_compiling():
+            axes = [0, *range(2, x.ndim)]
+            dx = gradients[0] * _per_channel(scale, x)
+            dots, sums = (gradients[0] * (x - _per_channel(mean, x))).sum(axes), gradients[0].sum(axes)
+        else:
+            # Native batch norm in eval mode has a fused kernel for g·scale, Σ g(x − mean) and Σ g.
+            dx, dots, sums = torch.ops.aten.native_batch_norm_backward(
+                gradients[0].contiguous(), x, scale, mean, torch.ones_like(mean), None, None, False, 0.0, [True] * 3
+            )
         d_scale = dots + (mean - removed) * sums
         d_field = torch.zeros_like(weight).index_add(0, field_of, d_scale)
         d_variance = (-0.5 * d_field * weight * inverse**3).index_select(0, field_of) * inverse_size
@@ -161,7 +173,7 @@ class _FieldNorm(torch.autograd.Function):
         count = x.numel() / x.shape[1]
         slope = 2 * d_variance / count
         dx = dx + _affine(x, slope, d_mean / count - slope * mean)
-        return dx, d_field * inverse, sums @ trivial, None, None, None, None
+        return like(dx, x), d_field * inverse, sums @ trivial, None, None, None, None
 
 
 @memo

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pscnn.likelihood import Likelihood
 from pscnn.nn._check import check_input
+from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._steerable import SteerableMap
 
@@ -67,7 +68,6 @@ class _Conv(SteerableMap):
         if padding and self.padding_mode != "zeros":
             x = F.pad(x, (padding, padding) * self.dimension, mode=self.padding_mode)
             padding = 0
-        convolve = F.conv2d if self.dimension == 2 else F.conv3d
         return convolve(x, kernel, bias, self.stride, padding, self.dilation)
 
     def plain(self) -> nn.Module:

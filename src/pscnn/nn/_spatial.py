@@ -12,6 +12,7 @@ from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.kernels import grid_points
 from pscnn.nn._check import check_input, check_types
+from pscnn.nn._fast import blur
 from pscnn.nn._field_type import FieldType
 
 
@@ -67,10 +68,7 @@ class AvgPoolAntialiased(_SameType):
 
     def forward(self, x: Tensor) -> Tensor:
         check_input("AvgPoolAntialiased", x, self.in_type.size, self._dimension)
-        channels = self.in_type.size
-        weight = self.blur.to(x.dtype).expand(channels, 1, *self.blur.shape)
-        convolve = F.conv2d if self._dimension == 2 else F.conv3d
-        return convolve(x, weight, None, self.stride, self.padding, groups=channels)
+        return blur(x, self.in_type.size, self.blur, self.stride, self.padding)
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, padding={self.padding}, sigma={self.sigma}, kernel_size={self.kernel_size}"

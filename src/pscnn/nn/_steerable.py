@@ -41,6 +41,7 @@ class SteerableMap(ConstantsModule):
     """
 
     harmonics: Tensor
+    sampled: Tensor
     out_sorted: Tensor
     in_sorted: Tensor
     out_order: Tensor
@@ -105,6 +106,9 @@ class SteerableMap(ConstantsModule):
         if self._dense:
             matrix, basis = _dense_basis(out.composite, inn.composite, steerable, moments)
             self.add_constant("basis0", matrix, like)
+            points = self.harmonics.shape[1]
+            if matrix.size // steerable.size * points <= DENSE_LIMIT:
+                self.add_constant("sampled", _sampled_basis(out.composite, inn.composite, steerable, moments), like)
             self._tiles = [[tile(out.copies, inn.copies, out.composite.size, inn.composite.size, basis)]]
         else:
             self._tiles = []
@@ -159,6 +163,7 @@ class SteerableMap(ConstantsModule):
 
         Given values of the harmonics at other points than the kernel's grid, the kernel is sampled there.
         """
+        sampled = harmonics is None and "sampled" in self._arrays  # basis times harmonics: one product instead of two
         rows, start, k = [], 0, 0
         for tiles in self._tiles:
             row = []
@@ -168,16 +173,17 @@ class SteerableMap(ConstantsModule):
                 start += copies * tile.weights
                 if moments is not None and tile.segments:
                     weight = _multiply(weight, tile.segments, moments)
-                block = weight @ getattr(self, f"basis{k}")
+                block = weight @ (self.sampled if sampled else getattr(self, f"basis{k}"))
                 k += 1
-                block = block.view(tile.out_copies, tile.in_copies, tile.d_out, tile.d_in, len(self.harmonics))
+                block = block.view(tile.out_copies, tile.in_copies, tile.d_out, tile.d_in, -1)
                 block = block.transpose(1, 2)
                 row.append(block.reshape(tile.out_copies * tile.d_out, tile.in_copies * tile.d_in, -1))
             rows.append(torch.cat(row, 1) if len(row) > 1 else row[0])
         out = torch.cat(rows) if len(rows) > 1 else rows[0]
         if not self._dense:
             out = self._unsort(out)
-        out = out @ (self.harmonics if harmonics is None else harmonics)
+        if not sampled:
+            out = out @ (self.harmonics if harmonics is None else harmonics)
         if "out_order" in self._arrays:
             out = out.index_select(0, self.out_order)
         if "in_order" in self._arrays:
@@ -371,6 +377,15 @@ def _dense_basis(
     if inn.change_of_basis is not None:
         matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
     return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
+
+
+@memo
+def _sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> Array:
+    """The dense basis at the points of the kernel, shape (weights, d_out·d_in·points)."""
+    matrix, _ = _dense_basis(out, inn, steerable, moments)
+    harmonics = steerable.sample()
+    blocks = matrix.reshape(len(matrix), out.size * inn.size, len(harmonics))
+    return (blocks @ harmonics).reshape(len(matrix), out.size * inn.size * harmonics.shape[1])
 
 
 @memo

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pscnn.training._data import Data
     from pscnn.training._module import Classification
     from pscnn.training._run import RunError, evaluate, load, read_config, start, train
+    from pscnn.training._seeds import last_epoch, start_seeds, train_together
 
 __all__ = [
     "EXPERIMENTS",
@@ -22,10 +23,13 @@ __all__ = [
     "ShapeConfig",
     "VolumeConfig",
     "evaluate",
+    "last_epoch",
     "load",
     "read_config",
     "start",
+    "start_seeds",
     "train",
+    "train_together",
 ]
 _HOMES = {
     **dict.fromkeys(
@@ -33,6 +37,7 @@ _HOMES = {
     ),
     "Data": "_data",
     "Classification": "_module",
+    **dict.fromkeys(("last_epoch", "start_seeds", "train_together"), "_seeds"),
 }
 
 

@@ -1,0 +1,56 @@
+"""Work in several processes that end when they are told to."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
+
+import torch
+
+
+def in_processes(
+    function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], workers: int
+) -> Iterator[tuple[int, Any]]:
+    """Call a function with each tuple of arguments, in processes that share the cores.
+
+    Ctrl-C, or any other end of the iteration, ends the processes at once; so does the end of this process.
+
+    Args:
+        function: Of a module, so that a process can import it.
+        arguments: One tuple per call.
+        workers: How many processes.
+
+    Yields:
+        The number of a call and its result, as they come; an exception that it raised is the result.
+    """
+    context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    with ProcessPoolExecutor(workers, context, _start_worker, (threads,)) as pool:
+        try:
+            jobs = {pool.submit(function, *own): number for number, own in enumerate(arguments)}
+            for job in as_completed(jobs):
+                yield jobs[job], job.exception() or job.result()
+        except BaseException:  # an executor would wait until the calls under way have ended
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
+
+
+def _start_worker(threads: int) -> None:
+    """No life of its own: the parent ends it on Ctrl-C, and it ends itself when the parent is gone."""
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

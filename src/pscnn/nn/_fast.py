@@ -1,0 +1,154 @@
+"""Plain operations in the form that a compiler on a GPU turns into the fewest passes over memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+CHANNELS = 32
+"""Tensor cores take channels in such portions; other counts fall back to kernels of half the speed or less."""
+COLUMNS = 352
+"""A kernel of no more entries per output channel than this is multiplied with the image's patches."""
+
+
+def fast_layout(x: Tensor) -> bool:
+    """Whether to lay out feature maps for tensor cores: in compiled code, where copies join the operations around."""
+    return torch.compiler.is_compiling() and x.is_cuda
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The same map with its channels innermost in memory."""
+    return x.contiguous(memory_format=torch.channels_last if x.ndim == 4 else torch.channels_last_3d)
+
+
+def like(y: Tensor, x: Tensor) -> Tensor:
+    """Lay y out as x is, if x has its channels innermost."""
+    return channels_last(y) if x.ndim in (4, 5) and x.stride(1) == 1 and x[0, 0].numel() > 1 else y
+
+
+def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
+    """``torch.nn.functional.conv2d`` or ``conv3d``."""
+    if not fast_layout(x):
+        return (F.conv2d if x.ndim == 4 else F.conv3d)(x, kernel, bias, stride, padding, dilation)
+    if torch.is_autocast_enabled("cuda"):
+        x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
+    if kernel[0].numel() <= COLUMNS and dilation == 1 and not x.requires_grad:
+        y = by_patches(x, kernel, stride, padding)
+    else:
+        y = ByPortions.apply(x, kernel, stride, padding, dilation)  # type: ignore[no-untyped-call]
+    return y if bias is None else y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
+
+
+def by_patches(x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
+    """A convolution as one product of all patches (B·H·W, C·k·k) with the kernel: for images of a few channels."""
+    size, spatial = kernel.shape[-1], x.ndim - 2
+    patches = F.pad(x, (padding, padding) * spatial)
+    for axis in range(2, x.ndim):
+        patches = patches.unfold(axis, size, stride)
+    patches = patches.movedim(1, 1 + spatial)  # (B, H, W, C, k, k)
+    shape = patches.shape[: 1 + spatial]
+    flat, count = kernel[0].numel(), len(kernel)
+    columns = F.pad(patches.reshape(math.prod(shape), flat), (0, -flat % CHANNELS))
+    rows = F.pad(kernel.reshape(count, flat), (0, -flat % CHANNELS, 0, -count % CHANNELS))
+    return F.linear(columns, rows).view(*shape, -1).movedim(-1, 1)[:, :count]
+
+
+class ByPortions(torch.autograd.Function):
+    """A convolution with zeros in both maps and the kernel up to whole portions of channels; a view without surplus.
+
+    The gradient is written out because autograd would hand it on in another layout, to be copied.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
+        padded = _portions(x, x.shape[1]), _portions(kernel, kernel.shape[1], len(kernel))
+        run = F.conv2d if x.ndim == 4 else F.conv3d
+        return run(*padded, None, stride, padding, dilation)[:, : len(kernel)]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, kernel, *ctx.options = inputs
+        ctx.save_for_backward(x, kernel)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, kernel = ctx.saved_tensors
+        spatial = x.ndim - 2
+        stride, padding, dilation = ([n] * spatial for n in ctx.options)
+        dx, d_kernel, _ = torch.ops.aten.convolution_backward(
+            _portions(gradients[0].to(x.dtype), len(kernel)),
+            _portions(x, x.shape[1]),
+            _portions(kernel, kernel.shape[1], len(kernel)),
+            None,
+            stride,
+            padding,
+            dilation,
+            False,
+            [0] * spatial,
+            1,
+            [ctx.needs_input_grad[0], True, False],
+        )
+        dx = dx[:, : x.shape[1]] if ctx.needs_input_grad[0] else None
+        return dx, d_kernel[: len(kernel), : x.shape[1]], None, None, None
+
+
+def _portions(t: Tensor, second: int, first: int = 0) -> Tensor:
+    """Zeros behind the second and first axis up to whole portions, and channels innermost."""
+    return channels_last(F.pad(t, (*[0] * (2 * (t.ndim - 2)), 0, -second % CHANNELS, 0, -first % CHANNELS)))
+
+
+def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) -> Tensor:
+    """Every channel convolved with one kernel (k, k[, k]), which is a product of equal ones along the axes."""
+    if fast_layout(x):
+        along = kernel.sum(tuple(range(1, kernel.ndim)))
+        return Blur.apply(x, along.to(x.dtype), stride, padding)  # type: ignore[no-untyped-call]
+    weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
+    return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
+
+
+class Blur(torch.autograd.Function):
+    """The blur axis by axis as sums of shifted maps, forwards and backwards."""
+
+    @staticmethod
+    def forward(x: Tensor, along: Tensor, stride: int, padding: int) -> Tensor:
+        y = F.pad(x, (padding, padding) * (x.ndim - 2))
+        for axis in range(2, x.ndim):
+            last = stride * ((y.shape[axis] - len(along)) // stride)
+            steps = (slice(t, t + last + 1, stride) for t in range(len(along)))
+            y = _sum(along, [y[(slice(None),) * axis + (step,)] for step in steps])
+        return channels_last(y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, along, ctx.stride, ctx.padding = inputs
+        ctx.sizes = x.shape
+        ctx.save_for_backward(along)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (along,) = ctx.saved_tensors
+        g = gradients[0]
+        taps = -(-len(along) // ctx.stride)
+        for axis in range(2, g.ndim):
+            # Input j = s·m + a met output m − u through the tap s·u + a: for each a, a short sum over u.
+            size = ctx.sizes[axis]
+            count = -(-(size + 2 * ctx.padding) // ctx.stride)
+            before, after = taps - 1, max(0, count - g.shape[axis])
+            around = F.pad(g, (*[0] * (2 * (g.ndim - 1 - axis)), before, after))
+            phases = []
+            for a in range(ctx.stride):
+                weights = along[a :: ctx.stride]
+                phases.append(_sum(weights, [around.narrow(axis, before - u, count) for u in range(len(weights))]))
+            g = torch.stack(phases, axis + 1).flatten(axis, axis + 1).narrow(axis, ctx.padding, size)
+        return channels_last(g), None, None, None
+
+
+def _sum(weights: Tensor, maps: list[Tensor]) -> Tensor:
+    total = weights[0] * maps[0]
+    for weight, part in zip(weights[1:].unbind(), maps[1:], strict=True):
+        total = total + weight * part
+    return total

@@ -1,0 +1,68 @@
+"""Several runs of one configuration, at once or one after another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from pscnn._processes import in_processes
+from pscnn.training._config import Config
+from pscnn.training._run import RunError, start, train
+
+
+def start_seeds(config: Config, seeds: int, root: str | Path = "runs", name: str | None = None) -> list[Path]:
+    """Folders of runs that differ in their seeds: the configuration's and those that follow it."""
+    return [start(replace(config, seed=config.seed + k), root, name) for k in range(seeds)]
+
+
+def train_together(
+    folders: Sequence[Path],
+    data_dir: str | Path | None = None,
+    *,
+    accelerator: str = "auto",
+    draw: Callable[[nn.Module], Any] | None = None,
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Train runs at once, each in a process of its own on the same device; each gives what it would give alone.
+
+    A small network leaves a GPU idle most of the time: the processor cannot hand it work fast enough. Other processes
+    fill the gaps. A run that fails does not stop the others.
+
+    Args:
+        folders: Runs' folders, from ``start`` or ``start_seeds``; those with epochs behind them are continued.
+        data_dir: Data folder.
+        accelerator: "auto", "cpu" or "gpu".
+        draw: As for ``train``; a function of a module, since processes must be able to import it.
+
+    Yields:
+        A run and its result, in the order in which they end.
+
+    Raises:
+        RunError: At the end, if some runs failed.
+    """
+    failed = []
+    calls = [(folder, data_dir, accelerator, draw) for folder in folders]
+    for number, result in in_processes(_train, calls, len(folders)):
+        if isinstance(result, BaseException):
+            failed.append(f"{folders[number]}: {result or type(result).__name__}")
+        else:
+            yield folders[number], result
+    if failed:
+        raise RunError("\n".join([f"{len(failed)} of {len(folders)} runs failed", *failed]))
+
+
+def _train(folder: Path, data_dir: Path | None, accelerator: str, draw: Callable[[nn.Module], Any] | None) -> Any:
+    return train(folder, data_dir, accelerator=accelerator, progress=False, draw=draw)
+
+
+def last_epoch(folder: Path) -> dict[str, Any] | None:
+    """The metrics of a run's last complete epoch, or None."""
+    try:
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    return dict(json.loads(lines[-1])) if lines else None

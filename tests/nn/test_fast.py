@@ -1,0 +1,99 @@
+"""The layouts that compiled code uses on a GPU give what the plain operations give."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import GROUPS
+
+from pscnn import models, nn
+from pscnn.groups import Group
+from pscnn.nn import _fast
+from pscnn.nn._field_type import FieldType
+
+F64 = torch.float64
+
+
+def noise(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(len(shape))).requires_grad_()
+
+
+def same(one: torch.Tensor, two: torch.Tensor, inputs: list[torch.Tensor]) -> None:
+    """Equal values and equal gradients."""
+    torch.testing.assert_close(one, two)
+    gradient = noise(*one.shape).detach()
+    found = (torch.autograd.grad(y, inputs, gradient, retain_graph=True) for y in (one, two))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize(("stride", "padding", "size"), [(2, 1, 15), (2, 1, 12), (1, 1, 5), (3, 2, 11), (2, 0, 9)])
+def test_blur(dimension: int, stride: int, padding: int, size: int) -> None:
+    x = noise(2, 3, *[size] * dimension)
+    along = torch.tensor([0.1, 0.2, 0.35, 0.25, 0.1], dtype=F64)
+    kernel = along[:, None] * along if dimension == 2 else along[:, None, None] * along[:, None] * along
+    same(_fast.Blur.apply(x, along, stride, padding), _fast.blur(x, 3, kernel, stride, padding), [x])
+
+
+@pytest.mark.parametrize(
+    ("dimension", "channels", "fields", "kernel", "stride", "padding", "dilation"),
+    [(2, 36, 60, 5, 1, 2, 1), (2, 3, 33, 3, 2, 1, 1), (3, 5, 7, 3, 2, 2, 1), (2, 32, 64, 3, 1, 1, 2)],
+)
+def test_convolutions(
+    dimension: int, channels: int, fields: int, kernel: int, stride: int, padding: int, dilation: int
+) -> None:
+    x, w = noise(2, channels, *[9] * dimension), noise(fields, channels, *[kernel] * dimension)
+    options = stride, padding, dilation
+    plain = (F.conv2d if dimension == 2 else F.conv3d)(x, w, None, *options)
+    fast = _fast.ByPortions.apply(x, w, *options)
+    same(fast, plain, [x, w])
+    if dilation == 1:
+        patches = _fast.by_patches(x, w, stride, padding)
+        assert patches.stride(1) == 1
+        same(patches, plain, [x, w])
+
+
+@pytest.mark.parametrize("method", ["scnn", "p-scnn"])
+@pytest.mark.parametrize(("task", "group", "size"), [("ddmnist", "O(2)", 28), ("medmnist3d", "SO(3)", 16)])
+def test_network_in_the_fast_layout(
+    monkeypatch: pytest.MonkeyPatch, task: str, group: str, size: int, method: str
+) -> None:
+    width = 0.1 if task == "ddmnist" else 1
+    model = models.build(task, method, group, size=size, width=width, classes=3).double()
+    x = noise(3, 1, *[size] * (2 if task == "ddmnist" else 3)).detach()
+    other = copy.deepcopy(model)
+    expected = model(x)
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph.print_readable(print_output=False))
+        return graph
+
+    monkeypatch.setattr(_fast, "fast_layout", lambda t: torch.compiler.is_compiling())
+    torch.compiler.reset()
+    found = torch.compile(other, fullgraph=True, backend=backend)(x)
+    (graph,) = graphs
+    assert "channels_last" in graph
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    for (name, one), two in zip(model.named_parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(two.grad, one.grad, atol=1e-8, rtol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("group", GROUPS[:6], ids=str)
+def test_channels_stay_innermost(group: Group) -> None:
+    """A network in channels-last does not fall back to the other layout, forwards or backwards."""
+    field = sum(group.irreps(1)[1:], group.trivial) if len(group.irreps(1)) > 1 else group.trivial
+    gate = nn.GatedNonlinearity(FieldType(group, 3 * [field]))
+    norm = nn.BatchNorm(gate.in_type)
+    x = torch.randn(2, gate.in_type.size, *[5] * group.dimension)
+    x = _fast.channels_last(x).requires_grad_()
+    y = gate(norm(x))
+    assert y.stride(1) == 1
+    (g,) = torch.autograd.grad(y.sum(), x)
+    assert g.stride(1) == 1
