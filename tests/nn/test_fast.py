@@ -7,12 +7,9 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import GROUPS
 
-from pscnn import models, nn
-from pscnn.groups import Group
+from pscnn import models
 from pscnn.nn import _fast
-from pscnn.nn._field_type import FieldType
 
 F64 = torch.float64
 
@@ -83,17 +80,3 @@ def test_network_in_the_fast_layout(
     expected.square().sum().backward()
     for (name, one), two in zip(model.named_parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(two.grad, one.grad, atol=1e-8, rtol=1e-6, msg=name)
-
-
-@pytest.mark.parametrize("group", GROUPS[:6], ids=str)
-def test_channels_stay_innermost(group: Group) -> None:
-    """A network in channels-last does not fall back to the other layout, forwards or backwards."""
-    field = sum(group.irreps(1)[1:], group.trivial) if len(group.irreps(1)) > 1 else group.trivial
-    gate = nn.GatedNonlinearity(FieldType(group, 3 * [field]))
-    norm = nn.BatchNorm(gate.in_type)
-    x = torch.randn(2, gate.in_type.size, *[5] * group.dimension)
-    x = _fast.channels_last(x).requires_grad_()
-    y = gate(norm(x))
-    assert y.stride(1) == 1
-    (g,) = torch.autograd.grad(y.sum(), x)
-    assert g.stride(1) == 1

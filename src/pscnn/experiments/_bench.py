@@ -114,7 +114,6 @@ class _Subject:
 
     def train_step(self) -> None:
         """Forward, backward and an update."""
-        self.model.train()
         with self._autocast():
             loss = self.objective(self.x, self.y)
         self.optimizer.zero_grad(set_to_none=True)
@@ -122,8 +121,7 @@ class _Subject:
         self.optimizer.step()
 
     def infer(self) -> None:
-        """A forward pass in eval mode, whose kernels are expanded once."""
-        self.model.eval()
+        """A forward pass; in eval mode kernels are expanded once."""
         with torch.no_grad(), self._autocast():
             self.forward(self.x)
 
@@ -133,21 +131,12 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def _held() -> tuple[int, int]:
-    """Bytes in use and bytes reserved."""
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    return torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-
-
-def _peak(subject: _Subject, before: tuple[int, int]) -> int:
-    """Bytes that a training step needs beside the network: a CUDA graph reserves its own, else the most in use."""
-    if subject.case.compile:
-        return _held()[1] - before[1]
+def _peak(subject: _Subject, before: int) -> int:
+    """Bytes that a training step needs beside the network."""
     torch.cuda.reset_peak_memory_stats()
     subject.train_step()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before[0]
+    return torch.cuda.max_memory_allocated() - before
 
 
 def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
@@ -185,16 +174,19 @@ def run_bench(
         for name in NETWORKS if case.compile and place.type == "cuda" else [n for n in NETWORKS if n != "fast twin"]:
             subjects[name] = subject = _Subject(case, name, place)
             found[name] = {"train_ms": [], "infer_ms": [], "construction_s": round(subject.construction, 3)}
-            held = _held() if place.type == "cuda" else (0, 0)
-            for _ in range(4):  # compile, choose algorithms
-                subject.train_step()
-            if place.type == "cuda":
+            held = torch.cuda.memory_allocated() if place.type == "cuda" else 0
+            subject.train_step()  # compiles and chooses algorithms
+            if place.type == "cuda":  # the second step, since a CUDA graph allocates nothing from the third on
                 found[name]["peak_mib"] = round(_peak(subject, held) / 2**20)
+            for _ in range(3):
+                subject.train_step()
+            subject.model.eval()
             for _ in range(4):
                 subject.infer()
         on_ready()
         for kind, what in (("train_ms", "train_step"), ("infer_ms", "infer")):
             for subject in subjects.values():
+                subject.model.train(what == "train_step")
                 for _ in range(3):
                     getattr(subject, what)()
             for _ in range(rounds):

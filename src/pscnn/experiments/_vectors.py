@@ -20,7 +20,7 @@ from pscnn.data import vectors
 from pscnn.groups import parse
 from pscnn.models import build
 from pscnn.nn import BatchNorm
-from pscnn.nn._batch_norm import _field_norm
+from pscnn.nn._batch_norm import field_statistics
 from pscnn.training._together import fit_together, refresh_statistics
 
 TEST_COUNT = 2000
@@ -59,11 +59,13 @@ class VectorConfig:
 class _DetachedBatchNorm(BatchNorm):
     """Batch normalisation that takes its statistics for constants: its slope is the scale, with the same values."""
 
-    def _normalise(self, x: Tensor) -> Tensor:
-        y = super()._normalise(x.detach())
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise."""
+        if not self.training:
+            return super().forward(x)
+        y = super().forward(x.detach())
         with torch.no_grad():
-            constants = self.field_of, self.inverse_size, self.trivial
-            *_, scale = _field_norm(x, self.weight, self.bias, *constants, self.eps)
+            *_, scale, _ = field_statistics(x, *self.ingredients(x))
         return y + scale * (x - x.detach())
 
 

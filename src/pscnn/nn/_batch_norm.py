@@ -15,7 +15,6 @@ from pscnn._memo import memo
 from pscnn._types import Array, IntArray
 from pscnn.groups import Representation
 from pscnn.nn._check import check_input, check_types
-from pscnn.nn._fast import like
 from pscnn.nn._field_type import FieldType
 
 
@@ -68,25 +67,29 @@ class BatchNorm(ConstantsModule):
         """Normalise; in training the gradient can be taken once, not twice."""
         check_input("BatchNorm", x, self.in_type.size, None)
         with torch.autocast(x.device.type, enabled=False):
-            return self._normalise(x) if self.training else F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
+            if not self.training:
+                return F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
+            full = x if x.dtype in (torch.float32, torch.float64) else x.float()
+            y, centre, variance, *_ = _FieldNorm.apply(full, *self.ingredients(full))  # type: ignore[no-untyped-call]
+            self.update(centre, variance, x.numel() // x.shape[1])
+            return y.to(x.dtype)
 
-    def _normalise(self, x: Tensor) -> Tensor:
-        if x.numel() == x.shape[1]:
-            raise ValueError(f"BatchNorm: needs more than one value per channel in training, got {tuple(x.shape)}")
-        full = x if x.dtype in (torch.float32, torch.float64) else x.float()
+    def ingredients(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
+        """What ``field_statistics`` needs, in the precision of x."""
         weight, bias, inverse_size, trivial = (
-            t.to(full.dtype) for t in (self.weight, self.bias, self.inverse_size, self.trivial)
+            t.to(x.dtype) for t in (self.weight, self.bias, self.inverse_size, self.trivial)
         )
-        y, centre, variance, *_ = _FieldNorm.apply(  # type: ignore[no-untyped-call]
-            full, weight, bias, self.field_of, inverse_size, trivial, self.eps
-        )
+        return weight, bias, self.field_of, inverse_size, trivial, self.eps
+
+    def update(self, centre: Tensor, variance: Tensor, count: int) -> None:
+        """Let the running statistics follow those of a batch with ``count`` values per channel."""
+        if count == 1:
+            raise ValueError("BatchNorm: needs more than one value per channel in training")
         with torch.no_grad():
-            count = x.numel() / x.shape[1]
             self.num_batches_tracked.add_(1)
             unbiased = variance.detach() * (count / (count - 1))
             for running, new in ((self.running_mean, centre.detach()), (self.running_var, unbiased)):
                 running.add_((new.to(running.dtype) - running) * self.momentum)
-        return y.to(x.dtype)
 
     def channel_statistics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Running mean, running variance, scale and shift of every channel."""
@@ -112,10 +115,10 @@ def _affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return F.batch_norm(x, torch.zeros_like(scale), torch.ones_like(scale), scale, shift, eps=1e-30)
 
 
-def _field_norm(
+def field_statistics(
     x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, inverse_size: Tensor, trivial: Tensor, eps: float
 ) -> tuple[Tensor, ...]:
-    """Y = γ_f (x − T Tᵀm) / σ_f + T b; also Tᵀm, σ_f², and what its gradient needs."""
+    """Of y = γ_f (x − T Tᵀm) / σ_f + T b = scale·x + shift: Tᵀm, σ_f², m, T Tᵀm, 1/σ_f, scale and shift."""
     variance, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
     centre = mean @ trivial  # the part of the mean that lies along trivial irreps
     removed = trivial @ centre
@@ -123,22 +126,45 @@ def _field_norm(
     field_variance = torch.zeros_like(weight).index_add(0, field_of, power)
     inverse = (field_variance + eps).rsqrt()
     scale = (weight * inverse).index_select(0, field_of)
-    y = _affine(x, scale, trivial @ bias - removed * scale)
-    return y, centre, field_variance, mean, removed, inverse, scale
+    return centre, field_variance, mean, removed, inverse, scale, trivial @ bias - removed * scale
+
+
+def field_gradients(
+    sums: Tensor,
+    dots: Tensor,
+    count: int,
+    weight: Tensor,
+    field_of: Tensor,
+    inverse_size: Tensor,
+    trivial: Tensor,
+    mean: Tensor,
+    removed: Tensor,
+    inverse: Tensor,
+    scale: Tensor,
+) -> tuple[Tensor, ...]:
+    """What the gradient g of y becomes: dx = g·scale + x·slope + offset, and the gradients of weight and bias.
+
+    Autograd would make a dozen passes over the feature map to differentiate the statistics; all of them fold into two
+    vectors per channel, which follow from Σ g and Σ g(x − m).
+    """
+    d_scale = dots + (mean - removed) * sums
+    d_field = torch.zeros_like(weight).index_add(0, field_of, d_scale)
+    d_variance = (-0.5 * d_field * weight * inverse**3).index_select(0, field_of) * inverse_size
+    d_offset = 2 * d_variance * (mean - removed)
+    d_mean = d_offset - trivial @ ((d_offset + scale * sums) @ trivial)
+    slope = 2 * d_variance / count
+    return slope, d_mean / count - slope * mean, d_field * inverse, sums @ trivial
 
 
 class _FieldNorm(torch.autograd.Function):
-    """``_field_norm`` with its gradient written out.
-
-    Autograd would make a dozen passes over the feature map to differentiate the statistics; all of them fold into
-    dx = g·scale + x·p + q with vectors p and q per channel, that is, into two sums and two passes.
-    """
+    """``scale·x + shift`` with its gradient written out."""
 
     @staticmethod
     def forward(
         x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, inverse_size: Tensor, trivial: Tensor, eps: float
     ) -> tuple[Tensor, ...]:
-        return _field_norm(x, weight, bias, field_of, inverse_size, trivial, eps)
+        *statistics, shift = field_statistics(x, weight, bias, field_of, inverse_size, trivial, eps)
+        return _affine(x, statistics[-1], shift), *statistics
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -149,13 +175,14 @@ class _FieldNorm(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         """Several networks at once: batched by autograd's own rules."""
-        out = torch.vmap(_field_norm, in_dims)(*inputs)
+        out = torch.vmap(_FieldNorm.forward, in_dims)(*inputs)
         return out, (0,) * len(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, weight, field_of, inverse_size, trivial, mean, removed, inverse, scale = ctx.saved_tensors
+        x, *rest = ctx.saved_tensors
+        mean, scale = rest[4], rest[7]
         if torch.compiler.is_compiling():
             axes = [0, *range(2, x.ndim)]
             dx = gradients[0] * _per_channel(scale, x)
@@ -165,15 +192,8 @@ class _FieldNorm(torch.autograd.Function):
             dx, dots, sums = torch.ops.aten.native_batch_norm_backward(
                 gradients[0].contiguous(), x, scale, mean, torch.ones_like(mean), None, None, False, 0.0, [True] * 3
             )
-        d_scale = dots + (mean - removed) * sums
-        d_field = torch.zeros_like(weight).index_add(0, field_of, d_scale)
-        d_variance = (-0.5 * d_field * weight * inverse**3).index_select(0, field_of) * inverse_size
-        d_offset = 2 * d_variance * (mean - removed)
-        d_mean = d_offset - trivial @ ((d_offset + scale * sums) @ trivial)
-        count = x.numel() / x.shape[1]
-        slope = 2 * d_variance / count
-        dx = dx + _affine(x, slope, d_mean / count - slope * mean)
-        return like(dx, x), d_field * inverse, sums @ trivial, None, None, None, None
+        slope, offset, d_weight, d_bias = field_gradients(sums, dots, x.numel() // x.shape[1], *rest)
+        return dx + _affine(x, slope, offset), d_weight, d_bias, None, None, None, None
 
 
 @memo

@@ -25,11 +25,6 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last if x.ndim == 4 else torch.channels_last_3d)
 
 
-def like(y: Tensor, x: Tensor) -> Tensor:
-    """Lay y out as x is, if x has its channels innermost."""
-    return channels_last(y) if x.ndim in (4, 5) and x.stride(1) == 1 and x[0, 0].numel() > 1 else y
-
-
 def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
     """``torch.nn.functional.conv2d`` or ``conv3d``."""
     if not fast_layout(x):
@@ -105,7 +100,7 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
     """Every channel convolved with one kernel (k, k[, k]), which is a product of equal ones along the axes."""
     if fast_layout(x):
         along = kernel.sum(tuple(range(1, kernel.ndim)))
-        return Blur.apply(x, along.to(x.dtype), stride, padding)  # type: ignore[no-untyped-call]
+        return channels_last(Blur.apply(x, along.to(x.dtype), stride, padding))  # type: ignore[no-untyped-call]
     weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
     return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
 
@@ -120,7 +115,7 @@ class Blur(torch.autograd.Function):
             last = stride * ((y.shape[axis] - len(along)) // stride)
             steps = (slice(t, t + last + 1, stride) for t in range(len(along)))
             y = _sum(along, [y[(slice(None),) * axis + (step,)] for step in steps])
-        return channels_last(y)
+        return y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -144,7 +139,7 @@ class Blur(torch.autograd.Function):
                 weights = along[a :: ctx.stride]
                 phases.append(_sum(weights, [around.narrow(axis, before - u, count) for u in range(len(weights))]))
             g = torch.stack(phases, axis + 1).flatten(axis, axis + 1).narrow(axis, ctx.padding, size)
-        return channels_last(g), None, None, None
+        return g, None, None, None
 
 
 def _sum(weights: Tensor, maps: list[Tensor]) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -11,7 +9,6 @@ from torch import Tensor, nn
 from pscnn._constants import ConstantsModule
 from pscnn.groups import Representation, direct_sum
 from pscnn.nn._check import check_input, check_types
-from pscnn.nn._fast import like
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._gain import fixed_point_gain
 
@@ -54,9 +51,6 @@ class GatedNonlinearity(ConstantsModule):
     gates: Tensor
     features: Tensor
     which: Tensor
-    order: Tensor
-    members: Tensor
-    present: Tensor
 
     def __init__(self, out_type: FieldType) -> None:
         super().__init__()
@@ -69,25 +63,20 @@ class GatedNonlinearity(ConstantsModule):
         self._copies, fields = _period(out_type)
         gates: list[int] = []
         features: list[int] = []
-        members: list[list[int]] = []
-        start = number = 0
+        which: list[int] = []
+        start = 0
         for rho in fields:
-            gates += range(start, start + len(rho.irreps))
-            start += len(rho.irreps)
-            for psi in rho.irreps:
-                members.append(list(range(number, number + psi.size)))
-                number += psi.size
-            features += range(start, start + rho.size)
-            start += rho.size
-        largest = max(map(len, members))
+            count = len(rho.irreps)
+            which += [len(gates) + k for k, psi in enumerate(rho.irreps) for _ in range(psi.size)]
+            gates += range(start, start + count)
+            features += range(start + count, start + count + rho.size)
+            start += count + rho.size
         like = torch.empty(0)
-        self.add_constant("order", np.argsort(gates + features), like)
+        self._single = len(fields) == 1  # then gates and features are contiguous
+        self._gates = len(gates)
         self.add_constant("gates", np.array(gates), like)
         self.add_constant("features", np.array(features), like)
-        self.add_constant("which", np.repeat(np.arange(len(members)), [len(m) for m in members]), like)
-        # Row j: the j-th channel of every irrep, and whether there is one.
-        self.add_constant("members", np.array([[m[min(j, len(m) - 1)] for m in members] for j in range(largest)]), like)
-        self.add_constant("present", np.array([[j < len(m) for m in members] for j in range(largest)]), like)
+        self.add_constant("which", np.array(which), like)
 
     @property
     def gain(self) -> float:
@@ -96,61 +85,15 @@ class GatedNonlinearity(ConstantsModule):
 
     def forward(self, x: Tensor) -> Tensor:
         check_input("GatedNonlinearity", x, self.in_type.size, None)
-        constants = self.gates, self.features, self.which, self.order, self.members, self.present
-        if not isinstance(x, Tensor):  # traced for export, into torch's own functions
-            return _gate(x, self._copies, *constants[:3])
-        return _Gate.apply(x, self._copies, *constants)  # type: ignore[no-untyped-call]
+        x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
+        if self._single:
+            gates, features = x[:, :, : self._gates], x[:, :, self._gates :]
+        else:
+            gates, features = x.index_select(2, self.gates), x.index_select(2, self.features)
+        return (features * gates.sigmoid().index_select(2, self.which)).flatten(1, 2)
 
     def extra_repr(self) -> str:
         return f"{self.in_type} → {self.out_type}"
-
-
-def _gate(x: Tensor, copies: int, gates: Tensor, features: Tensor, which: Tensor) -> Tensor:
-    fields = x.unflatten(1, (copies, -1))
-    opened = fields.index_select(2, gates).sigmoid().index_select(2, which)
-    return (fields.index_select(2, features) * opened).flatten(1, 2)
-
-
-class _Gate(torch.autograd.Function):
-    """Features times the sigmoid of their gates.
-
-    The gradient of a gate gathers the channels of its irrep. Autograd would scatter into it, with atomic additions.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(
-        x: Tensor,
-        copies: int,
-        gates: Tensor,
-        features: Tensor,
-        which: Tensor,
-        order: Tensor,
-        members: Tensor,
-        present: Tensor,
-    ) -> Tensor:
-        return like(_gate(x, copies, gates, features, which), x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, ctx.copies, *constants = inputs
-        ctx.save_for_backward(x, *constants)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, gates, features, which, order, members, present = ctx.saved_tensors
-        fields, gradient = (t.unflatten(1, (ctx.copies, -1)) for t in (x, gradients[0]))
-        opened = fields.index_select(2, gates).sigmoid()
-        product = gradient * fields.index_select(2, features)
-        total = torch.zeros_like(opened)
-        for member, there in zip(members.unbind(), present.unbind(), strict=True):
-            there = there.view(-1, *[1] * (fields.ndim - 3))
-            total = total + product.index_select(2, member).where(there, 0)
-        d_gates = total * opened * (1 - opened)
-        d_features = gradient * opened.index_select(2, which)
-        out = torch.cat([d_gates, d_features], 2).index_select(2, order)
-        return like(out.flatten(1, 2), x), *[None] * 7
 
 
 class NormNonlinearity(ConstantsModule):
