@@ -7,7 +7,7 @@ The density is λ(h) = exp(f(h)) / ∫ exp(f), where the logits f are a band-lim
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -164,18 +164,25 @@ class Likelihood(ConstantsModule):
 
     def masses(self) -> Tensor:
         """The probabilities w_n λ(g_n) of the grid's nodes, which sum to one."""
-        masses = torch.softmax(self._logits()[: self._grid_size] + self.log_weights, 0)
-        return masses / masses.sum()  # the sum inside softmax is less accurate
+        with torch.autocast(self.coefficients.device.type, enabled=False):
+            return _masses(self.logit_coefficients(), self.logit_matrix, self.log_weights)
 
     def grid(self) -> tuple[Array, Array]:
         """Nodes and weights of the quadrature on which the density is normalised."""
         return _grid(self.group if self.support is None else self.support, self.bandlimit)
 
+    def flat_moments(self) -> Tensor:
+        """The entries of all Λ_i = ∫ λ(h) ψ_i(h) dh, one after another, row by row."""
+        with torch.autocast(self.coefficients.device.type, enabled=False):
+            if torch.compiler.is_compiling():
+                # Along the last axis torch sums in pairs; a matmul over thousands of nodes would lose three digits.
+                return (self.moment_matrix * self.masses()).sum(1)
+            constants = self.logit_matrix, self.log_weights, self.moment_matrix
+            return _Moments.apply(self.logit_coefficients(), *constants)  # type: ignore[no-untyped-call]
+
     def moment_list(self) -> list[Tensor]:
         """Λ_i = ∫ λ(h) ψ_i(h) dh for each of ``self.irreps``, the trivial one first, each (d, d)."""
-        with torch.autocast(self.coefficients.device.type, enabled=False):
-            # Along the last axis torch sums in pairs; a matmul over thousands of nodes would lose three digits.
-            flat = (self.moment_matrix * self.masses()).sum(1)
+        flat = self.flat_moments()
         sizes = [psi.size for psi in self.irreps]
         return [m.view(d, d) for m, d in zip(flat.split([d * d for d in sizes]), sizes, strict=True)]
 
@@ -285,6 +292,34 @@ class Likelihood(ConstantsModule):
         parts += ["alignment by construction"] * (self.alignment == "construction")
         parts += ["frozen"] * (not self.coefficients.requires_grad)
         return ", ".join(parts)
+
+
+def _masses(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor) -> Tensor:
+    logits = (logit_matrix[: len(log_weights)] * coefficients).sum(1)  # not a matmul: never in TF32
+    masses = torch.softmax(logits + log_weights, 0)
+    return masses / masses.sum()  # the sum inside softmax is less accurate
+
+
+class _Moments(torch.autograd.Function):
+    """∫ λ ψ_i from the coefficients of the logits, with its gradient written out: a third of autograd's operations."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor, moment_matrix: Tensor) -> Tensor:
+        return (moment_matrix * _masses(coefficients, logit_matrix, log_weights)).sum(1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        coefficients, logit_matrix, log_weights, moment_matrix = ctx.saved_tensors
+        masses = _masses(coefficients, logit_matrix, log_weights)
+        slope = gradients[0] @ moment_matrix
+        d_logits = masses * (slope - masses @ slope)
+        return d_logits @ logit_matrix[: len(log_weights)], None, None, None
 
 
 def _where(likelihood: Likelihood) -> str:

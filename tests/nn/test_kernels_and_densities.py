@@ -238,3 +238,30 @@ def test_aliasing_of_fourier_pointwise_falls_with_the_degree() -> None:
     ]
     assert errors[0] > 3 * errors[1] > 9 * errors[2]
     assert errors[2] < 0.01
+
+
+def test_written_out_gradients_are_autograds(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the kernel as a GPU expands it, once and twice, in its weights and its density."""
+    fields = irrep_type(group)
+    lam = random_likelihood(group, 1, 0.4, dtype=F64)
+    layer = convolution(fields, fields, 3, likelihood=lam, dtype=F64)
+    assert "slot_places" in layer._arrays
+
+    def slow() -> torch.Tensor:
+        flat = (lam.moment_matrix * lam.masses()).sum(1)
+        sizes = [psi.size for psi in lam.irreps]
+        blocks = flat.split([d * d for d in sizes])
+        return layer.expand([m.view(d, d) for m, d in zip(blocks, sizes, strict=True)])
+
+    parameters = [p for p in (layer.weight, lam.coefficients) if p.numel()]
+    found = []
+    for few, expand in ((True, layer.kernel), (True, slow), (False, layer.kernel)):
+        monkeypatch.setattr(_steerable, "_few_operations", lambda weight, few=few: few)
+        kernel = expand()
+        weights = torch.linspace(-1, 1, kernel.numel(), dtype=F64).view_as(kernel)
+        once = torch.autograd.grad((kernel.square() * weights).sum(), parameters, create_graph=True)
+        twice = torch.autograd.grad(sum(g.square().sum() for g in once), parameters)
+        found.append([kernel, *once, *twice])
+    for fast, sampled, plain in zip(*found, strict=True):
+        torch.testing.assert_close(fast, plain, atol=1e-10, rtol=1e-8)
+        torch.testing.assert_close(sampled, plain, atol=1e-10, rtol=1e-8)

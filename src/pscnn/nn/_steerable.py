@@ -42,6 +42,8 @@ class SteerableMap(ConstantsModule):
 
     harmonics: Tensor
     sampled: Tensor
+    slot_places: Tensor
+    slot_moments: Tensor
     out_sorted: Tensor
     in_sorted: Tensor
     out_order: Tensor
@@ -109,6 +111,10 @@ class SteerableMap(ConstantsModule):
             points = self.harmonics.shape[1]
             if matrix.size // steerable.size * points <= DENSE_LIMIT:
                 self.add_constant("sampled", _sampled_basis(out.composite, inn.composite, steerable, moments), like)
+                if self.likelihood is not None:
+                    places, moment = _slot_matrix(tuple((psi, count) for psi, count in basis.segments), moments)
+                    self.add_constant("slot_places", places, like)
+                    self.add_constant("slot_moments", moment, like)
             self._tiles = [[tile(out.copies, inn.copies, out.composite.size, inn.composite.size, basis)]]
         else:
             self._tiles = []
@@ -155,15 +161,24 @@ class SteerableMap(ConstantsModule):
     def kernel(self) -> Tensor:
         """The kernel, shape (C_out, C_in, k, k[, k]) or (C_out, C_in); differentiable in weights and logits."""
         with torch.autocast(self.weight.device.type, enabled=False):
-            moments = None if self.likelihood is None else self.likelihood.moment_list()
-            return self.expand(moments)
+            if self.likelihood is None:
+                return self.expand(None)
+            few = "slot_places" in self._arrays and _few_operations(self.weight) and not torch.compiler.is_compiling()
+            if not few:
+                return self.expand(self.likelihood.moment_list())
+            ((tile,),) = self._tiles
+            weight = self.weight.view(-1, tile.weights)
+            constants = self.sampled, self.slot_places, self.slot_moments
+            block = _Expansion.apply(weight, self.likelihood.flat_moments(), *constants)  # type: ignore[no-untyped-call]
+            return self._ordered(self._joined(block, tile))
 
     def expand(self, moments: list[Tensor] | None, harmonics: Tensor | None = None) -> Tensor:
         """The kernel for given matrices Λ_i in place of the likelihood's; None stands for the identity.
 
         Given values of the harmonics at other points than the kernel's grid, the kernel is sampled there.
         """
-        sampled = harmonics is None and "sampled" in self._arrays  # basis times harmonics: one product instead of two
+        # Basis times harmonics: one product instead of two smaller ones.
+        sampled = harmonics is None and "sampled" in self._arrays and _few_operations(self.weight)
         rows, start, k = [], 0, 0
         for tiles in self._tiles:
             row = []
@@ -175,15 +190,23 @@ class SteerableMap(ConstantsModule):
                     weight = _multiply(weight, tile.segments, moments)
                 block = weight @ (self.sampled if sampled else getattr(self, f"basis{k}"))
                 k += 1
-                block = block.view(tile.out_copies, tile.in_copies, tile.d_out, tile.d_in, -1)
-                block = block.transpose(1, 2)
-                row.append(block.reshape(tile.out_copies * tile.d_out, tile.in_copies * tile.d_in, -1))
+                row.append(self._joined(block, tile))
             rows.append(torch.cat(row, 1) if len(row) > 1 else row[0])
         out = torch.cat(rows) if len(rows) > 1 else rows[0]
         if not self._dense:
             out = self._unsort(out)
         if not sampled:
             out = out @ (self.harmonics if harmonics is None else harmonics)
+        return self._ordered(out)
+
+    @staticmethod
+    def _joined(block: Tensor, tile: _Tile) -> Tensor:
+        """From (copies, d_out·d_in·points) to (channels out, channels in, points)."""
+        block = block.view(tile.out_copies, tile.in_copies, tile.d_out, tile.d_in, -1).transpose(1, 2)
+        return block.reshape(tile.out_copies * tile.d_out, tile.in_copies * tile.d_in, -1)
+
+    def _ordered(self, out: Tensor) -> Tensor:
+        """From copies of composites to the order of the fields, with the kernel's axes."""
         if "out_order" in self._arrays:
             out = out.index_select(0, self.out_order)
         if "in_order" in self._arrays:
@@ -277,6 +300,42 @@ class SteerableMap(ConstantsModule):
     def extra_repr(self) -> str:
         kind = "equivariant" if self.likelihood is None else "partially equivariant"
         return f"{self.in_type} → {self.out_type}, {kind}, {self.weight.numel()} weights"
+
+
+def _few_operations(weight: Tensor) -> bool:
+    """Whether few large operations are faster than more small ones: on a GPU, where starting one takes longer."""
+    return weight.is_cuda
+
+
+class _Expansion(torch.autograd.Function):
+    """(w · L(Λ)) · basis, where L holds the moments in blocks along its diagonal, with its gradient written out.
+
+    L is filled and multiplied whole, where autograd would see one product per irrep and a dozen views around it.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(weight: Tensor, moments: Tensor, basis: Tensor, places: Tensor, which: Tensor) -> Tensor:
+        return weight @ _filled(moments, places, which, len(basis)) @ basis
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weight, moments, basis, places, which = ctx.saved_tensors
+        turned = gradients[0] @ basis.T
+        d_weight = turned @ _filled(moments, places, which, len(basis)).T
+        d_matrix = (weight.T @ turned).reshape(-1).index_select(0, places)
+        return d_weight, torch.zeros_like(moments).index_add(0, which, d_matrix), None, None, None
+
+
+def _filled(moments: Tensor, places: Tensor, which: Tensor, size: int) -> Tensor:
+    """The square matrix with ``moments[which]`` at ``places`` and zeros elsewhere."""
+    flat = torch.zeros(size * size, dtype=moments.dtype, device=moments.device)
+    return flat.index_copy(0, places, moments.index_select(0, which)).view(size, size)
 
 
 def _multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moments: list[Tensor]) -> Tensor:
@@ -386,6 +445,25 @@ def _sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, mo
     harmonics = steerable.sample()
     blocks = matrix.reshape(len(matrix), out.size * inn.size, len(harmonics))
     return (blocks @ harmonics).reshape(len(matrix), out.size * inn.size * harmonics.shape[1])
+
+
+@memo
+def _slot_matrix(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, ...]) -> tuple[IntArray, IntArray]:
+    """Where Λ_iᵀ stands in the matrix L with w · L = (Λ_i w for every slot): places in L, and in the flat moments."""
+    starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))
+    size = sum(psi.size * count for psi, count in segments)
+    places: list[IntArray] = []
+    which: list[IntArray] = []
+    start = 0
+    for psi, count in segments:
+        row, column = np.meshgrid(np.arange(psi.size), np.arange(psi.size), indexing="ij")
+        for slot in range(count):
+            first = start + slot * psi.size
+            places.append(((first + row) * size + first + column).ravel())
+            which.append((starts[psi] + column * psi.size + row).ravel())
+        start += psi.size * count
+    empty = [np.empty(0, dtype=np.int64)]
+    return np.concatenate(places + empty), np.concatenate(which + empty)
 
 
 @memo
