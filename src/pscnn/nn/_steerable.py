@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ from pscnn.likelihood import Likelihood
 from pscnn.nn._check import check_types
 from pscnn.nn._field_type import FieldType
 
-DENSE_LIMIT = 2**22
-"""Largest number of entries of a basis that is expanded in one product; larger ones go pair by pair of irreps."""
+DENSE_LIMIT = 2**20
+"""Largest number of entries of a basis that is expanded in one product; larger ones go irrep by irrep of the output."""
 
 
 class _Tile(NamedTuple):
@@ -41,15 +42,10 @@ class SteerableMap(ConstantsModule):
     """
 
     harmonics: Tensor
-    sampled: Tensor
-    slot_places: Tensor
-    slot_moments: Tensor
     out_sorted: Tensor
-    in_sorted: Tensor
     out_order: Tensor
     in_order: Tensor
     out_basis: Tensor
-    in_basis: Tensor
     bias_basis: Tensor
     bias: nn.Parameter | None
 
@@ -87,7 +83,7 @@ class SteerableMap(ConstantsModule):
         moments = (in_type.group.trivial,) if likelihood is None else likelihood.irreps
         self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
         self._build(steerable, moments, like)
-        count = sum(t.out_copies * t.in_copies * t.weights for row in self._tiles for t in row)
+        count = sum(t.out_copies * t.in_copies * t.weights for t in self._tiles)
         self.weight = nn.Parameter(torch.empty(count, dtype=like.dtype, device=like.device))
         self._build_bias(bias, like)
         self._cache: tuple[Any, Tensor, Tensor | None] | None = None
@@ -99,41 +95,32 @@ class SteerableMap(ConstantsModule):
         out, inn = self.out_type.layout, self.in_type.layout
         positions = {psi: k for k, psi in enumerate(moments)}
 
-        def tile(n: int, m: int, d_out: int, d_in: int, basis: SlotBasis) -> _Tile:
-            segments = tuple((positions[psi], psi.size, count) for psi, count in basis.segments)
-            return _Tile(n, m, d_out, d_in, len(basis.matrix), segments)
-
         self.add_constant("harmonics", steerable.sample(), like)
         self._dense = _entries(out.composite, inn.composite, steerable, moments) <= DENSE_LIMIT
         if self._dense:
-            matrix, basis = _dense_basis(out.composite, inn.composite, steerable, moments)
-            self.add_constant("basis0", matrix, like)
-            points = self.harmonics.shape[1]
-            if matrix.size // steerable.size * points <= DENSE_LIMIT:
-                self.add_constant("sampled", _sampled_basis(out.composite, inn.composite, steerable, moments), like)
-                if self.likelihood is not None:
-                    places, moment = _slot_matrix(tuple((psi, count) for psi, count in basis.segments), moments)
-                    self.add_constant("slot_places", places, like)
-                    self.add_constant("slot_moments", moment, like)
-            self._tiles = [[tile(out.copies, inn.copies, out.composite.size, inn.composite.size, basis)]]
+            found = [(out.copies, out.composite.size, *_dense_basis(out.composite, inn.composite, steerable, moments))]
         else:
-            self._tiles = []
-            scales = _scales(out.composite, inn.composite, steerable, moments)
-            for a, n in _kinds(out.composite).items():
-                row: list[_Tile] = []
-                for b, m in _kinds(inn.composite).items():
-                    matrix, basis = _pair_basis(a, b, steerable, moments, scales[a])
-                    self.add_constant(f"basis{len(self._tiles) * len(_kinds(inn.composite)) + len(row)}", matrix, like)
-                    row.append(tile(out.copies * n, inn.copies * m, a.size, b.size, basis))
-                self._tiles.append(row)
+            found = [
+                (out.copies * n, a.size, *_row_basis(a, out.composite, inn.composite, steerable, moments))
+                for a, n in _kinds(out.composite).items()
+            ]
             self.add_constant("out_sorted", _sorted_channels(out.composite, out.copies), like)
-            self.add_constant("in_sorted", _sorted_channels(inn.composite, inn.copies), like)
-            for side, composite in (("out", out.composite), ("in", inn.composite)):
-                if composite.change_of_basis is not None:
-                    self.add_constant(f"{side}_basis", composite.change_of_basis, like)
-        for side, found in (("out", out), ("in", inn)):
-            if found.order is not None:
-                self.add_constant(f"{side}_order", found.order, like)
+            if out.composite.change_of_basis is not None:
+                self.add_constant("out_basis", out.composite.change_of_basis, like)
+        self._tiles = []
+        for k, (copies, size, matrix, basis) in enumerate(found):
+            segments = tuple((positions[psi], psi.size, count) for psi, count in basis.segments)
+            self._tiles.append(_Tile(copies, inn.copies, size, inn.composite.size, len(matrix), segments))
+            self.add_constant(f"basis{k}", matrix, like)
+            if self.likelihood is not None:
+                places, which = _slot_matrix(basis.segments, moments)
+                self.add_constant(f"slot_places{k}", places, like)
+                self.add_constant(f"slot_moments{k}", which, like)
+        if self._dense and len(matrix) * size * inn.composite.size * self.harmonics.shape[1] <= 4 * DENSE_LIMIT:
+            self.add_constant("sampled0", _sampled_basis(out.composite, inn.composite, steerable, moments), like)
+        for side, layout in (("out", out), ("in", inn)):
+            if layout.order is not None:
+                self.add_constant(f"{side}_order", layout.order, like)
 
     def _build_bias(self, bias: bool, like: Tensor) -> None:
         out = self.out_type.layout
@@ -163,38 +150,46 @@ class SteerableMap(ConstantsModule):
         with torch.autocast(self.weight.device.type, enabled=False):
             if self.likelihood is None:
                 return self.expand(None)
-            few = "slot_places" in self._arrays and _few_operations(self.weight) and not torch.compiler.is_compiling()
-            if not few:
+            if torch.compiler.is_compiling() or not _few_operations(self.weight):
                 return self.expand(self.likelihood.moment_list())
-            ((tile,),) = self._tiles
-            weight = self.weight.view(-1, tile.weights)
-            constants = self.sampled, self.slot_places, self.slot_moments
-            block = _Expansion.apply(weight, self.likelihood.flat_moments(), *constants)  # type: ignore[no-untyped-call]
-            return self._ordered(self._joined(block, tile))
+            moments = self.likelihood.flat_moments()
+
+            def product(k: int, weight: Tensor, basis: Tensor) -> Tensor:
+                constants = (getattr(self, f"slot_{name}{k}") for name in ("places", "moments"))
+                return _Expansion.apply(weight, moments, basis, *constants)  # type: ignore[no-untyped-call]
+
+            return self._assemble(product)
 
     def expand(self, moments: list[Tensor] | None, harmonics: Tensor | None = None) -> Tensor:
         """The kernel for given matrices Λ_i in place of the likelihood's; None stands for the identity.
 
         Given values of the harmonics at other points than the kernel's grid, the kernel is sampled there.
         """
+
+        def product(k: int, weight: Tensor, basis: Tensor) -> Tensor:
+            segments = self._tiles[k].segments
+            return (_multiply(weight, segments, moments) if moments is not None and segments else weight) @ basis
+
+        return self._assemble(product, harmonics)
+
+    def _assemble(self, product: Callable[[int, Tensor, Tensor], Tensor], harmonics: Tensor | None = None) -> Tensor:
+        """The kernel from the products of every tile's weights, moments and basis."""
         # Basis times harmonics: one product instead of two smaller ones.
-        sampled = harmonics is None and "sampled" in self._arrays and _few_operations(self.weight)
-        rows, start, k = [], 0, 0
-        for tiles in self._tiles:
-            row = []
-            for tile in tiles:
-                copies = tile.out_copies * tile.in_copies
-                weight = self.weight[start : start + copies * tile.weights].view(copies, tile.weights)
-                start += copies * tile.weights
-                if moments is not None and tile.segments:
-                    weight = _multiply(weight, tile.segments, moments)
-                block = weight @ (self.sampled if sampled else getattr(self, f"basis{k}"))
-                k += 1
-                row.append(self._joined(block, tile))
-            rows.append(torch.cat(row, 1) if len(row) > 1 else row[0])
+        sampled = harmonics is None and "sampled0" in self._arrays and _few_operations(self.weight)
+        rows, start = [], 0
+        for k, tile in enumerate(self._tiles):
+            copies = tile.out_copies * tile.in_copies
+            weight = self.weight[start : start + copies * tile.weights].view(copies, tile.weights)
+            start += copies * tile.weights
+            rows.append(
+                self._joined(product(k, weight, getattr(self, f"{'sampled' if sampled else 'basis'}{k}")), tile)
+            )
         out = torch.cat(rows) if len(rows) > 1 else rows[0]
         if not self._dense:
-            out = self._unsort(out)
+            out = out.index_select(0, self.out_sorted)
+            if "out_basis" in self._arrays:
+                size = len(self.out_basis)
+                out = (self.out_basis @ out.reshape(-1, size, out[0].numel())).reshape(out.shape)
         if not sampled:
             out = out @ (self.harmonics if harmonics is None else harmonics)
         return self._ordered(out)
@@ -212,17 +207,6 @@ class SteerableMap(ConstantsModule):
         if "in_order" in self._arrays:
             out = out.index_select(1, self.in_order)
         return out.reshape(self.out_type.size, self.in_type.size, *self._spatial)
-
-    def _unsort(self, out: Tensor) -> Tensor:
-        """From channels sorted by irrep to the order and basis of the composites."""
-        out = out.index_select(0, self.out_sorted).index_select(1, self.in_sorted)
-        if "out_basis" in self._arrays:
-            size = len(self.out_basis)
-            out = (self.out_basis @ out.reshape(-1, size, out[0].numel())).reshape(out.shape)
-        if "in_basis" in self._arrays:
-            size = len(self.in_basis)
-            out = (self.in_basis @ out.reshape(len(out), -1, size, out.shape[-1])).reshape(out.shape)
-        return out
 
     def steered(self, kernel_moments: list[Tensor] | None, element: Array) -> Tensor:
         """The kernel as h sees it, ρ_out(h) K(h⁻¹x) ρ_in(h)⁻¹: K itself where the layer is equivariant to h.
@@ -244,7 +228,7 @@ class SteerableMap(ConstantsModule):
             return
         moments = [torch.as_tensor(psi.matrices(element[None])[0]).to(self.weight) for psi in self.likelihood.irreps]
         start = 0
-        for tile in (t for tiles in self._tiles for t in tiles):
+        for tile in self._tiles:
             count = tile.out_copies * tile.in_copies * tile.weights
             part = self.weight[start : start + count]
             if tile.segments:
@@ -414,12 +398,15 @@ def _scales(
 
 
 @memo
-def _pair_basis(
-    out: Irrep, inn: Irrep, steerable: SteerableBasis, moments: tuple[Irrep, ...], scale: float
+def _row_basis(
+    irrep: Irrep, out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
 ) -> tuple[Array, SlotBasis]:
-    """The scaled basis between two irreps, shape (weights, d_out·d_in·harmonics)."""
-    basis = slot_basis((out,), (inn,), steerable, moments)
-    return basis.flat * scale, basis
+    """The scaled basis from a composite to one irrep of another, with the input's change of basis folded in."""
+    basis = slot_basis((irrep,), inn.irreps, steerable, moments)
+    matrix = basis.matrix * _scales(out, inn, steerable, moments)[irrep]
+    if inn.change_of_basis is not None:
+        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
+    return matrix.reshape(len(matrix), irrep.size * inn.size * steerable.size), basis
 
 
 @memo
