@@ -51,6 +51,14 @@ def test_every_method_has_every_size(method: str, size: int) -> None:
         assert model(torch.randn(1, 1, size, size, size, dtype=torch.float64)).shape == (1, 3)
 
 
+def test_the_yardstick_has_the_published_size() -> None:
+    """33.2 million parameters, with 11 classes."""
+    model = network("resnet18", SO3(), classes=11)
+    assert sum(p.numel() for p in model.parameters()) == 33_145_419
+    with torch.no_grad():
+        assert model(torch.randn(1, 1, 16, 16, 16, dtype=torch.float64)).shape == (1, 11)
+
+
 def test_the_second_layer_of_a_block_shares_its_density_with_the_skip_connection() -> None:
     model = network("p-scnn", SO3())
     assert len(pscnn.likelihoods(model)) == 3

@@ -42,7 +42,8 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
     Args:
         task: "ddmnist", "vectors" or "medmnist3d".
         method: For "ddmnist": "cnn", "scnn", "restricted", "rpp" or "p-scnn". For "vectors": "mlp", "e-mlp", "pe-mlp"
-            or "preliminary". For "medmnist3d": "cnn", "scnn", "rpp" or "p-scnn". By default the one with densities.
+            or "preliminary". For "medmnist3d": "cnn", "scnn", "rpp", "p-scnn" or "resnet18". By default the one with
+            densities.
         group: H, or its name.
         options: For all: ``bandlimit``, ``nonlinearity`` ("gated" or "fourier") and ``density`` (further options of
             ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``). For "ddmnist" and "medmnist3d":

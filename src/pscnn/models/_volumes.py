@@ -10,7 +10,7 @@ from torch import nn as tnn
 from pscnn.groups import Group
 from pscnn.models._kit import ParallelPathway, PlainKit, SteerableKit
 
-VOLUME_METHODS = ("cnn", "scnn", "rpp", "p-scnn")
+VOLUME_METHODS = ("cnn", "scnn", "rpp", "p-scnn", "resnet18")
 # Paddings of the second block's first layer, of its pooling, and of pooling and layer in its skip connection. With them
 # every stride meets an odd map symmetrically. 29 → 27, 13, 7, 3, 3, 1 and 17 → 15, 7, 5, 3, 3, 1.
 _PADDINGS = {28: (1, 1, 0, 0), 16: (2, 2, 1, 1)}
@@ -46,8 +46,9 @@ def volumes(
 
     Args:
         method: "cnn" (plain), "scnn" (fully equivariant), "rpp" (whole blocks with a plain one in parallel) or "p-scnn"
-            (the second layer of every residual block has a learnt density, which its skip connection shares).
-        group: H, of space. "cnn" does not use it.
+            (the second layer of every residual block has a learnt density, which its skip connection shares);
+            "resnet18", another architecture, is the plain network that the MedMNIST collection is measured with.
+        group: H, of space. "cnn" and "resnet18" do not use it; the latter has no options but ``classes``.
         bandlimit: L of the densities.
         nonlinearity: "gated", or "fourier" for functions on the sphere.
         invariant: Whether the head sees invariant features only.
@@ -64,6 +65,8 @@ def volumes(
         raise ValueError(f"networks for volumes exist for side lengths {VOLUME_SIZES}, got {size}")
     if width < 1:
         raise ValueError(f"width must be 1 or more, got {width}")
+    if method == "resnet18":
+        return _resnet18(classes)
     c = max(1, width // 2) if method == "rpp" else width
     if method == "cnn":
         layers, features = _plain(c, size)
@@ -144,3 +147,29 @@ def _plain_block(number: int, size: int, source: int, hidden: int, target: int, 
     if activated and number < 3:
         skip.append(tnn.ELU())
     return Residual(main, skip)
+
+
+class _Rectified(Residual):
+    """A residual block with a nonlinearity after the sum."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The rectified sum."""
+        return super().forward(x).relu()
+
+
+def _resnet18(classes: int) -> tnn.Sequential:
+    """ResNet-18 with 3×3×3 kernels throughout, as for small images: no stride and no pooling in its first layer."""
+
+    def convolution(source: int, target: int, kernel: int, stride: int) -> list[tnn.Module]:
+        padding = kernel // 2
+        return [tnn.Conv3d(source, target, kernel, stride, padding, bias=False), tnn.BatchNorm3d(target)]
+
+    layers = [*convolution(1, 64, 3, 1), tnn.ReLU()]
+    source = 64
+    for target, strides in ((64, (1, 1)), (128, (2, 1)), (256, (2, 1)), (512, (2, 1))):
+        for stride in strides:
+            main = [*convolution(source, target, 3, stride), tnn.ReLU(), *convolution(target, target, 3, 1)]
+            skip = convolution(source, target, 1, stride) if (stride, source) != (1, target) else []
+            layers.append(_Rectified(main, skip))
+            source = target
+    return tnn.Sequential(*layers, tnn.AdaptiveAvgPool3d(1), tnn.Flatten(), tnn.Linear(512, classes))

@@ -52,7 +52,7 @@ class Config:
     sizes: ClassVar[tuple[int, ...]]
     positive: ClassVar[tuple[str, ...]] = ("epochs", "batch_size", "lr", "width")
 
-    method: str = _setting("p-scnn", f"How layers are built: {', '.join(METHODS)}.")
+    method: str = _setting("p-scnn", f"How layers are built: {', '.join(METHODS)}; for volumes also resnet18.")
     group: str = _setting("", "The group H: C(N), D(N), SO(2), O(2); SO(3), O(3) and others for volumes.")
     bandlimit: int = _setting(2, "L, the highest frequency of the densities.")
     nonlinearity: str = _setting("gated", f"One of {', '.join(NONLINEARITIES)}.")
