@@ -351,6 +351,9 @@ def bench(
         title = f"{case.group}, batch {case.batch}, {case.precision}, {'compiled' if case.compile else 'eager'}"
         table = Table(*heads, title=title, title_justify="left", box=None)
         for name, found in result["networks"].items():
+            if "error" in found:
+                table.add_row(name, found["error"])
+                continue
             cells = []
             for kind in ("train_ms", "infer_ms"):
                 low, middle, high = min(found[kind]), statistics.median(found[kind]), max(found[kind])

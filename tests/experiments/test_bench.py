@@ -37,6 +37,18 @@ def test_volumes_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "SO(3), batch 2, fp32, eager" in done.output
 
 
+def test_another_library_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("no such group\nin any version")
+
+    monkeypatch.setattr(_bench, "STEPS", 1)
+    monkeypatch.setattr(_bench._escnn, "available", lambda: True)
+    monkeypatch.setattr(_bench._escnn, "EscnnDoubleDigits", fail)
+    done = CliRunner().invoke(app, ["bench", "--group", "C(4)", "--size", "28", "--width", "0.1", *SMALL])
+    assert done.exit_code == 0, done.output
+    assert "TypeError: no such group" in " ".join(done.output.split())
+
+
 def test_a_ratio_is_one_of_medians() -> None:
     networks = {"twin": {"train_ms": [1, 2, 30]}, "p-scnn": {"train_ms": [3, 4, 50]}}
     assert ratio({"networks": networks}, "p-scnn", "train_ms") == 2

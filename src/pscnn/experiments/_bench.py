@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from pscnn import models
 from pscnn._regularization import likelihoods, regularization
+from pscnn.experiments import _escnn
 from pscnn.groups import parse
 from pscnn.nn._fast import convolve
 
@@ -62,7 +63,14 @@ class _FastConvolution(nn.Module):
         return convolve(x, own.weight, own.bias, own.stride[0], int(own.padding[0]), own.dilation[0])
 
 
+def _names(case: BenchCase, place: torch.device) -> list[str]:
+    names = [name for name in NETWORKS if name != "fast twin" or (case.compile and place.type == "cuda")]
+    return [*names, "escnn"] if case.task == "ddmnist" and _escnn.available() else names
+
+
 def _network(case: BenchCase, name: str) -> nn.Module:
+    if name == "escnn":
+        return _escnn.EscnnDoubleDigits(parse(case.group), case.size, case.width, 100)
     width = case.width if case.task == "ddmnist" else int(case.width)
     method = "p-scnn" if "twin" in name else name
     model: nn.Module = models.build(case.task, method, case.group, size=case.size, width=width)
@@ -161,7 +169,8 @@ def run_bench(
 
     Returns:
         The case, and per network: all timings of a training step and of inference in milliseconds, seconds of
-        construction, and on a GPU the peak memory of a training step in MiB.
+        construction, and on a GPU the peak memory of a training step in MiB. If escnn is installed, its equivariant
+        network for double digits is among them, or the error that kept it out.
     """
     place = torch.device(device)
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
@@ -171,11 +180,18 @@ def run_bench(
     try:
         found: dict[str, dict[str, Any]] = {}
         subjects = {}
-        for name in NETWORKS if case.compile and place.type == "cuda" else [n for n in NETWORKS if n != "fast twin"]:
-            subjects[name] = subject = _Subject(case, name, place)
-            found[name] = {"train_ms": [], "infer_ms": [], "construction_s": round(subject.construction, 3)}
+        for name in _names(case, place):
             held = torch.cuda.memory_allocated() if place.type == "cuda" else 0
-            subject.train_step()  # compiles and chooses algorithms
+            try:
+                subject = _Subject(case, name, place)
+                subject.train_step()  # compiles and chooses algorithms
+            except Exception as error:  # another library's network may not do everything that ours do
+                if name != "escnn":
+                    raise
+                found[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+                continue
+            subjects[name] = subject
+            found[name] = {"train_ms": [], "infer_ms": [], "construction_s": round(subject.construction, 3)}
             if place.type == "cuda":  # the second step, since a CUDA graph allocates nothing from the third on
                 found[name]["peak_mib"] = round(_peak(subject, held) / 2**20)
             for _ in range(3):

@@ -1,0 +1,76 @@
+"""The double-digit network built with escnn, to be measured beside ours where that library is installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from torch import Tensor, nn
+
+from pscnn.groups import Group
+from pscnn.models._ddmnist import _PADDINGS
+from pscnn.models._kit import highest_frequency
+
+
+def available() -> bool:
+    """Whether escnn can be imported."""
+    return find_spec("escnn") is not None
+
+
+class EscnnDoubleDigits(nn.Module):
+    """The same stages, fields, strides and gates as ours, fully equivariant; see ``pscnn.models.build``."""
+
+    def __init__(self, group: Group, size: int, width: float, classes: int) -> None:
+        super().__init__()
+        from escnn import gspaces
+        from escnn import nn as enn
+
+        flips = group.name.startswith(("D", "O"))
+        order = int(group.name[2:-1]) if group.order is not None else -1
+        make = gspaces.flipRot2dOnR2 if flips else gspaces.rot2dOnR2
+        space = make(order) if order > 0 else make(maximum_frequency=8)
+        self._tensor = enn.GeometricTensor
+        self.in_type = enn.FieldType(space, [space.trivial_repr])
+        fields = self.in_type
+        third, fourth = _PADDINGS[size]
+        layers: list[Any] = [enn.MaskModule(self.in_type, size + 1, margin=1)]
+
+        def block(copies: int, frequency: int, kernel: int, stride: int, padding: int) -> None:
+            nonlocal fields
+            copies = max(1, round(copies * width))
+            frequency = min(frequency, highest_frequency(group))
+            irreps = copies * [r for r in space.fibergroup.irreps() if _frequency(r) <= frequency]
+            gates = enn.FieldType(space, len(irreps) * [space.trivial_repr])
+            features = enn.FieldType(space, irreps)
+            both = gates + features
+            layers.append(enn.R2Conv(fields, both, kernel, padding=padding, stride=stride, bias=False))
+            layers.append(enn.IIDBatchNorm2d(both))
+            layers.append(enn.GatedNonLinearity1(both, gates=["gate"] * len(gates) + ["gated"] * len(features)))
+            fields = layers[-1].out_type
+
+        def pool(stride: int) -> None:
+            layers.append(enn.PointwiseAvgPoolAntialiased2D(fields, sigma=0.66, stride=stride, padding=1))
+
+        block(6, 2, 7, 1, 2)
+        block(12, 3, 5, 1, 2)
+        pool(2)
+        block(24, 4, 3, 2, third)
+        pool(2)
+        block(36, 4, 3, 2, fourth)
+        block(36, 2, 3, 1, 1)
+        pool(1)
+        features = max(1, round(48 * width))
+        final = enn.FieldType(space, features * [space.trivial_repr])
+        layers.append(enn.R2Conv(fields, final, 1, bias=False))
+        self.resize = nn.Upsample(size=(size + 1, size + 1), mode="bilinear")
+        self.body = enn.SequentialModule(*layers)
+        self.head = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(features), nn.ELU(), nn.Linear(features, classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores."""
+        out: Tensor = self.head(self.body(self._tensor(self.resize(x), self.in_type)).tensor)
+        return out
+
+
+def _frequency(irrep: Any) -> int:
+    return int(irrep.attributes["frequency"])
