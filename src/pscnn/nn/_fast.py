@@ -11,8 +11,8 @@ from torch import Tensor
 
 CHANNELS = 32
 """Tensor cores take channels in such portions; other counts fall back to kernels of half the speed or less."""
-COLUMNS = 352
-"""A kernel of no more entries per output channel than this is multiplied with the image's patches."""
+FEW_CHANNELS, COLUMNS = 4, 352
+"""A kernel of no more input channels and entries per output channel is multiplied with the image's patches."""
 
 
 def fast_layout(x: Tensor) -> bool:
@@ -31,7 +31,8 @@ def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, paddin
         return (F.conv2d if x.ndim == 4 else F.conv3d)(x, kernel, bias, stride, padding, dilation)
     if torch.is_autocast_enabled("cuda"):
         x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
-    if kernel[0].numel() <= COLUMNS and dilation == 1 and not x.requires_grad:
+    few = kernel.shape[1] <= FEW_CHANNELS and kernel[0].numel() <= COLUMNS
+    if few and dilation == 1 and not x.requires_grad:
         y = by_patches(x, kernel, stride, padding)
     else:
         y = ByPortions.apply(x, kernel, stride, padding, dilation)  # type: ignore[no-untyped-call]
