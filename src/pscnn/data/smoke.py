@@ -1,0 +1,307 @@
+"""Smoke that rises in a closed box, from four sides: flows whose rotation symmetry is real but not exact.
+
+The simulations of the relaxed-equivariance literature, made here instead of downloaded: 36 runs on a 64×64 grid, in
+which smoke flows in at one of four places and is pushed towards the opposite side, with a strength that differs from
+run to run and, on one side, by a tenth. They are chaotic: another solver's runs agree for the first steps only, so this
+is a data set of its own, made by the same rules.
+
+Each step of length 1: the smoke is carried along (MacCormack, limited) and 1 is added at the inflow; the velocity is
+carried along by itself (semi-Lagrangian) and pushed by the smoke; its divergence is removed, exactly, by a cosine
+transform.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pscnn._types import AnyArray
+from pscnn.data._folder import DataError, data_folder
+
+__all__ = ["DOMAIN_TASKS", "SIZE", "STEPS", "TASKS", "TRAIN_TASKS", "Flow", "Windows", "load", "prepare", "simulate"]
+
+SIZE = 64
+STEPS = 310
+"""Simulated; the first is not kept."""
+TASKS = tuple(range(1, 37))
+DOMAIN_TASKS: tuple[int, ...] = (5, 6, 10, 13, 14, 15, 18, 20, 21, 24)
+TRAIN_TASKS = tuple(task for task in TASKS if task not in (*DOMAIN_TASKS, 32))  # 32 is in no split
+INFLOWS = ((32.0, 5.0), (59.0, 32.0), (32.0, 59.0), (5.0, 32.0))
+BUOYANCIES = ((0.0, 0.01), (-0.01, 0.0), (0.0, -0.011), (0.01, 0.0))
+RADIUS = 5.0
+PAST = 10
+"""Frames that a network sees."""
+_SPLITS: dict[str, tuple[tuple[int, ...], range]] = {
+    "train": (TRAIN_TASKS, range(160)),
+    "validation": (TRAIN_TASKS, range(160, 200)),
+    "future": (TRAIN_TASKS, range(200, 250)),
+    "domain": (DOMAIN_TASKS, range(100)),
+}
+_AT_ONCE = 12
+
+
+class Flow(NamedTuple):
+    """The state of B simulations.
+
+    Attributes:
+        smoke: At the centres of cells, (B, N, N), rows along y.
+        u: The x-component of the velocity on the faces between cells in x, (B, N, N + 1); zero at the walls.
+        v: The y-component on the faces in y, (B, N + 1, N).
+    """
+
+    smoke: Tensor
+    u: Tensor
+    v: Tensor
+
+    def divergence(self) -> Tensor:
+        """What flows out of every cell, (B, N, N)."""
+        return self.u.diff(dim=2) + self.v.diff(dim=1)
+
+
+def simulate(
+    inflows: Sequence[tuple[float, float]],
+    buoyancies: Sequence[tuple[float, float]],
+    steps: int = STEPS,
+    *,
+    size: int = SIZE,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    on_step: Callable[[Flow], None] | None = None,
+) -> Flow:
+    """Let smoke rise from rest, all simulations as one batch.
+
+    Args:
+        inflows: The centre (x, y) of each simulation's inflow, in cells.
+        buoyancies: The force (x, y) per unit of smoke.
+        steps: How many, each of length 1.
+        size: Cells along each side.
+        device: Where.
+        dtype: In which precision.
+        on_step: Called after every step.
+
+    Returns:
+        The last state.
+
+    Example:
+        >>> flow = simulate([(32, 5)], [(0, 0.05)], steps=3)
+        >>> bool(flow.divergence().abs().max() < 1e-5)
+        True
+    """
+    options: dict[str, Any] = {"device": device, "dtype": dtype}
+    centres = torch.arange(size, **options) + 0.5
+    force = torch.tensor(buoyancies, **options)
+    middle = torch.tensor(inflows, **options)
+    distance = (centres - middle[:, :1])[:, None] ** 2 + (centres - middle[:, 1:])[:, :, None] ** 2
+    inflow = (distance <= RADIUS**2).to(dtype)
+    cosines = _cosines(size, **options)
+    count = len(inflow)
+    flow = Flow(*(torch.zeros(count, size + a, size + b, **options) for a, b in ((0, 0), (0, 1), (1, 0))))
+    for _ in range(steps):
+        smoke = _carry_smoke(flow, centres) + inflow
+        u, v = _carry_velocity(flow, centres)
+        u[:, :, 1:-1] += force[:, 0, None, None] * (smoke[:, :, 1:] + smoke[:, :, :-1]) / 2
+        v[:, 1:-1] += force[:, 1, None, None] * (smoke[:, 1:] + smoke[:, :-1]) / 2
+        flow = _project(Flow(smoke, u, v), cosines)
+        if on_step is not None:
+            on_step(flow)
+    return flow
+
+
+def _corners(field: Tensor, x: Tensor, y: Tensor, zero_outside: bool) -> tuple[Tensor, Tensor]:
+    """Values at the four grid points around positions in index units, (4, B, …), and their bilinear weights."""
+    rows, columns = field.shape[1:]
+    left, low = x.floor(), y.floor()
+    right_share, high_share = x - left, y - low
+    flat = field.flatten(1)
+    values, weights = [], []
+    for dy in (0, 1):
+        for dx in (0, 1):
+            i, j = (left + dx).long(), (low + dy).long()
+            inside = (i >= 0) & (i < columns) & (j >= 0) & (j < rows)
+            place = j.clamp(0, rows - 1) * columns + i.clamp(0, columns - 1)
+            value = flat.gather(1, place.flatten(1)).view_as(x)
+            values.append(torch.where(inside, value, 0) if zero_outside else value)
+            weights.append((right_share if dx else 1 - right_share) * (high_share if dy else 1 - high_share))
+    return torch.stack(values), torch.stack(weights)
+
+
+def _sample(field: Tensor, x: Tensor, y: Tensor, *, zero_outside: bool = True) -> Tensor:
+    values, weights = _corners(field, x, y, zero_outside)
+    return (values * weights).sum(0)
+
+
+def _carry_smoke(flow: Flow, centres: Tensor) -> Tensor:
+    """MacCormack: one step back and one forth tells the error of a step, half of which is taken off."""
+    speed_x = (flow.u[:, :, 1:] + flow.u[:, :, :-1]) / 2
+    speed_y = (flow.v[:, 1:] + flow.v[:, :-1]) / 2
+    here_x, here_y = (centres - 0.5)[None, None], (centres - 0.5)[None, :, None]
+    values, weights = _corners(flow.smoke, here_x - speed_x, here_y - speed_y, False)
+    back = (values * weights).sum(0)
+    forth = _sample(back, here_x + speed_x, here_y + speed_y, zero_outside=False)
+    # No value that was not among those it came from.
+    return (back + (flow.smoke - forth) / 2).clamp(values.amin(0), values.amax(0))
+
+
+def _carry_velocity(flow: Flow, centres: Tensor) -> tuple[Tensor, Tensor]:
+    """Semi-Lagrangian: every face takes the velocity from where the flow through it comes; the walls stay at rest."""
+    faces = torch.arange(len(centres) + 1, dtype=centres.dtype, device=centres.device)
+    out = []
+    for own, other, x, y in ((flow.u, flow.v, faces, centres), (flow.v, flow.u, centres, faces)):
+        x, y = (t.expand(own.shape) for t in (x[None, None], y[None, :, None]))
+        horizontal = own is flow.u
+        crossing = _sample(other, x - 0.5, y) if horizontal else _sample(other, x, y - 0.5)
+        speed_x, speed_y = (own, crossing) if horizontal else (crossing, own)
+        back_x, back_y = x - speed_x, y - speed_y
+        moved = _sample(own, back_x, back_y - 0.5) if horizontal else _sample(own, back_x - 0.5, back_y)
+        walls = (..., [0, -1]) if horizontal else (slice(None), [0, -1])
+        moved[walls] = 0
+        out.append(moved)
+    return out[0], out[1]
+
+
+def _cosines(size: int, device: torch.device | str, dtype: torch.dtype) -> Tensor:
+    """The orthonormal cosine transform, rows by frequency: what diagonalises the Laplacian between walls."""
+    k, n = torch.arange(size, dtype=torch.float64)[:, None], torch.arange(size, dtype=torch.float64)
+    matrix = torch.cos(torch.pi * k * (n + 0.5) / size) * (2 / size) ** 0.5
+    matrix[0] /= 2**0.5
+    return matrix.to(device=device, dtype=dtype)
+
+
+def _project(flow: Flow, cosines: Tensor) -> Flow:
+    """Take off the gradient of the pressure whose Laplacian is the divergence."""
+    size = len(cosines)
+    wave = 2 * torch.cos(torch.pi * torch.arange(size, dtype=torch.float64) / size) - 2
+    laplacian = (wave[:, None] + wave).to(cosines)
+    laplacian[0, 0] = 1  # the constant, which no gradient sees
+    pressure = cosines.T @ ((cosines @ flow.divergence() @ cosines.T) / laplacian) @ cosines
+    u, v = flow.u.clone(), flow.v.clone()
+    u[:, :, 1:-1] -= pressure.diff(dim=2)
+    v[:, 1:-1] -= pressure.diff(dim=1)
+    return Flow(flow.smoke, u, v)
+
+
+# -- the data set -----------------------------------------------------------------------------------------------------
+
+
+def _file(folder: Path, task: int) -> Path:
+    return folder / f"velocity-{task:02d}.npy"
+
+
+def prepare(
+    folder: str | Path | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    on_step: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Simulate what is not yet in the data folder: 36 files of 309 velocity fields, 10 MB each.
+
+    Args:
+        folder: Data folder; see ``pscnn.data.data_folder``.
+        device: Where to simulate.
+        on_step: Called with the number of steps done and of all steps to do.
+
+    Returns:
+        The folder with the files.
+    """
+    place = data_folder(folder) / "smoke"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make the folder {place}: {error.strerror}. Choose another with --data-dir") from None
+    missing = [task for task in TASKS if not _file(place, task).exists()]
+    done, total = 0, STEPS * -(-len(missing) // _AT_ONCE)
+    for start in range(0, len(missing), _AT_ONCE):
+        tasks = missing[start : start + _AT_ONCE]
+        frames: list[Tensor] = []
+
+        def keep(flow: Flow, frames: list[Tensor] = frames) -> None:
+            nonlocal done
+            frames.append(torch.stack([flow.u[:, :, :-1], flow.v[:, :-1]], 1).cpu())
+            done += 1
+            if on_step is not None:
+                on_step(done, total)
+
+        sides = [(task - 1) % 4 for task in tasks]
+        forces = [(task * BUOYANCIES[j][0], task * BUOYANCIES[j][1]) for task, j in zip(tasks, sides, strict=True)]
+        simulate([INFLOWS[j] for j in sides], forces, STEPS, device=device, on_step=keep)
+        velocity = torch.stack(frames[1:], 1).numpy()  # (tasks, time, 2, y, x)
+        for task, own in zip(tasks, velocity, strict=True):
+            _save(_file(place, task), own)
+    return place
+
+
+def _save(path: Path, array: AnyArray) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            np.save(file, array)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(f"cannot write {path}: {error.strerror}. What was simulated before it is kept") from None
+
+
+class Windows:
+    """Stretches of simulations: ten frames to look at, and those that follow.
+
+    Args:
+        velocity: All frames, (tasks, time, 2, H, W).
+        starts: Numbers t; a window sees the frames t + 2 to t + 11.
+    """
+
+    def __init__(self, velocity: Tensor, starts: range) -> None:
+        self.velocity, self.starts = velocity, starts
+
+    def __len__(self) -> int:
+        return len(self.velocity) * len(self.starts)
+
+    def frames(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """Windows by number.
+
+        Args:
+            rows: Which, (B,); the velocities are moved to their device.
+            steps: How many frames to predict.
+
+        Returns:
+            Past frames as channels, (B, 20, H, W), the two components of a frame side by side; and what follows,
+            (B, steps, 2, H, W).
+        """
+        if self.velocity.device != rows.device:
+            self.velocity = self.velocity.to(rows.device)
+        task = rows // len(self.starts)
+        first = rows % len(self.starts) + self.starts.start + 2
+        times = first[:, None] + torch.arange(PAST + steps, device=rows.device)
+        found = self.velocity[task[:, None], times]
+        return found[:, :PAST].flatten(1, 2), found[:, PAST:]
+
+
+def load(folder: str | Path | None = None) -> dict[str, Windows]:
+    """The splits "train", "validation", "future" (later times) and "domain" (other strengths and sides).
+
+    Args:
+        folder: Data folder; see ``pscnn.data.data_folder``.
+    """
+    place = data_folder(folder) / "smoke"
+    frames = {}
+    for task in sorted(TRAIN_TASKS + DOMAIN_TASKS):
+        path = _file(place, task)
+        if not path.exists():
+            raise DataError(f"{path} is missing: make the data set with: pscnn data prepare smoke")
+        try:
+            found = np.load(path, allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise DataError(f"{path} cannot be read ({error}): delete it and run: pscnn data prepare smoke") from None
+        if found.shape != (STEPS - 1, 2, SIZE, SIZE) or found.dtype != np.float32:
+            raise DataError(
+                f"{path} must hold float32 of shape {(STEPS - 1, 2, SIZE, SIZE)}, got {found.dtype} {found.shape}: "
+                "delete it and run: pscnn data prepare smoke"
+            )
+        frames[task] = torch.from_numpy(found)
+    shared = {tasks: torch.stack([frames[task] for task in tasks]) for tasks in (TRAIN_TASKS, DOMAIN_TASKS)}
+    return {split: Windows(shared[tasks], starts) for split, (tasks, starts) in _SPLITS.items()}
