@@ -372,6 +372,25 @@ def bench(
             _fail(f"cannot write {out}: {error.strerror}")
 
 
+@app.command("table")
+@_command
+def print_table(
+    what: Annotated[str, typer.Argument(help="params: how many parameters networks have.")],
+    dataset: Annotated[str, typer.Option(help="smoke or jetflow.")] = "smoke",
+) -> None:
+    """Print a table that needs no training, beside the paper's numbers."""
+    from pscnn import experiments
+
+    if what != "params":
+        _fail(f"unknown table {what!r}: use params")
+    if dataset not in experiments.FLOW_DATASETS:
+        _fail(f"unknown data set {dataset!r}: use one of {', '.join(experiments.FLOW_DATASETS)}")
+    table = Table("method", "parameters", "paper", "", box=None)
+    for row in experiments.flow_sizes(dataset):
+        table.add_row(row.method, f"{row.parameters:,}", row.paper, row.remark)
+    console.print(table)
+
+
 data_app = typer.Typer(help="Data sets that are made, not downloaded.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 

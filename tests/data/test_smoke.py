@@ -10,8 +10,10 @@ import torch
 from scipy.ndimage import map_coordinates
 from typer.testing import CliRunner
 
+from pscnn import FieldType
 from pscnn.cli import app
 from pscnn.data import DataError, smoke
+from pscnn.groups import C
 
 F64 = torch.float64
 
@@ -117,8 +119,25 @@ def test_windows_are_the_frames_of_the_files(tmp_path: Path) -> None:
     past, future = smoke.load(tmp_path)["future"].frames(torch.tensor([0, 4 + 1]), steps=6)  # second: task 2, t = 9
     assert past.shape == (2, 20, 64, 64)
     assert future.shape == (2, 6, 2, 64, 64)
-    np.testing.assert_array_equal(past[1], velocity[11:21].reshape(20, 64, 64))
-    np.testing.assert_array_equal(future[1], velocity[21:27])
+    np.testing.assert_array_equal(past[1], velocity[11:21, :, ::-1].reshape(20, 64, 64))
+    np.testing.assert_array_equal(future[1], velocity[21:27, :, ::-1])
+
+
+def test_flows_turn_as_the_librarys_vector_fields_do() -> None:
+    """Sides that are turned copies of each other give frames that the group's own action takes to each other."""
+    frames: list[torch.Tensor] = []
+
+    def keep(flow: smoke.Flow) -> None:  # at the centres of cells, where turned grids meet
+        middle = ((flow.u[:, :, 1:] + flow.u[:, :, :-1]) / 2, (flow.v[:, 1:] + flow.v[:, :-1]) / 2)
+        frames.append(torch.stack(middle, 1).flip(2))
+
+    smoke.simulate(smoke.INFLOWS, [(0, 0.1), (-0.1, 0), (0, -0.1), (0.1, 0)], 12, dtype=F64, on_step=keep)
+    group = C(4)
+    fields = FieldType(group, [group.vector])
+    quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
+    for side in range(4):
+        turned = fields.transform(frames[-1][side : side + 1], quarter)
+        torch.testing.assert_close(turned[0], frames[-1][(side + 1) % 4], atol=1e-9, rtol=0)
 
 
 @pytest.mark.usefixtures("small")

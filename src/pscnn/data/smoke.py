@@ -269,8 +269,8 @@ class Windows:
             steps: How many frames to predict.
 
         Returns:
-            Past frames as channels, (B, 20, H, W), the two components of a frame side by side; and what follows,
-            (B, steps, 2, H, W).
+            Past frames as channels, (B, 20, H, W), the x- and y-components of a frame side by side; and what follows,
+            (B, steps, 2, H, W). Rows are counted downwards and y points up, as the library's groups act on images.
         """
         if self.velocity.device != rows.device:
             self.velocity = self.velocity.to(rows.device)
@@ -302,6 +302,6 @@ def load(folder: str | Path | None = None) -> dict[str, Windows]:
                 f"{path} must hold float32 of shape {(STEPS - 1, 2, SIZE, SIZE)}, got {found.dtype} {found.shape}: "
                 "delete it and run: pscnn data prepare smoke"
             )
-        frames[task] = torch.from_numpy(found)
+        frames[task] = torch.from_numpy(found).flip(2)  # y points up, but rows of images are counted downwards
     shared = {tasks: torch.stack([frames[task] for task in tasks]) for tasks in (TRAIN_TASKS, DOMAIN_TASKS)}
     return {split: Windows(shared[tasks], starts) for split, (tasks, starts) in _SPLITS.items()}

@@ -1,6 +1,7 @@
 """The paper's tables as data, and what runs them."""
 
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
+from pscnn.experiments._flows import FLOW_DATASETS, FlowSize, flow_sizes
 from pscnn.experiments._paper import published
 from pscnn.experiments._symmetry import TASKS as SYMMETRY_TASKS
 from pscnn.experiments._symmetry import VARIATIONS as SYMMETRY_VARIATIONS
@@ -9,10 +10,12 @@ from pscnn.experiments._tables import Cell, Table, cells, configurations, run_al
 from pscnn.experiments._vectors import VectorConfig, load_vectors, run_vectors
 
 __all__ = [
+    "FLOW_DATASETS",
     "SYMMETRY_TASKS",
     "SYMMETRY_VARIATIONS",
     "BenchCase",
     "Cell",
+    "FlowSize",
     "SymmetryConfig",
     "SymmetryScore",
     "SymmetryTask",
@@ -20,6 +23,7 @@ __all__ = [
     "VectorConfig",
     "cells",
     "configurations",
+    "flow_sizes",
     "load_vectors",
     "machine",
     "published",

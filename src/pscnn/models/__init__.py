@@ -10,6 +10,7 @@ from torch import nn as tnn
 
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import double_digits
+from pscnn.models._flows import FLOW_METHODS, flows
 from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, penalty
 from pscnn.models._preliminary import FreeProjection
 from pscnn.models._twin import twin
@@ -17,6 +18,7 @@ from pscnn.models._vectors import VECTOR_METHODS, vectors
 from pscnn.models._volumes import VOLUME_METHODS, volumes
 
 __all__ = [
+    "FLOW_METHODS",
     "METHODS",
     "VECTOR_METHODS",
     "VOLUME_METHODS",
@@ -33,6 +35,7 @@ TASKS: dict[str, tuple[Callable[..., tnn.Sequential], str]] = {
     "ddmnist": (double_digits, "p-scnn"),
     "vectors": (vectors, "pe-mlp"),
     "medmnist3d": (volumes, "p-scnn"),
+    "flow": (flows, "p-scnn"),
 }
 
 
@@ -40,15 +43,17 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
     """The network of a task, built with a method.
 
     Args:
-        task: "ddmnist", "vectors" or "medmnist3d".
+        task: "ddmnist", "vectors", "medmnist3d" or "flow".
         method: For "ddmnist": "cnn", "scnn", "restricted", "rpp" or "p-scnn". For "vectors": "mlp", "e-mlp", "pe-mlp"
-            or "preliminary". For "medmnist3d": "cnn", "scnn", "rpp", "p-scnn" or "resnet18". By default the one with
+            or "preliminary". For "medmnist3d": "cnn", "scnn", "rpp", "p-scnn" or "resnet18". For "flow": "mlp",
+            "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer" or "p-scnn". By default the one with
             densities.
         group: H, or its name.
         options: For all: ``bandlimit``, ``nonlinearity`` ("gated" or "fourier") and ``density`` (further options of
             ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``). For "ddmnist" and "medmnist3d":
             ``invariant`` (the classifier sees invariant features only), ``size``, ``width`` and ``classes``. For
-            "vectors": ``shared`` (one density for all layers) and ``noise`` (of the preliminary approach).
+            "vectors": ``shared`` (one density for all layers) and ``noise`` (of the preliminary approach). For "flow":
+            ``size``, ``hidden``, ``layers`` and ``kernel``.
 
     Example:
         >>> model = build("ddmnist", method="scnn", group="C4", width=0.2)

@@ -238,6 +238,6 @@ class PlainKit:
 
 
 def penalty(model: tnn.Module) -> Tensor | None:
-    """What a model's priors add to the loss: the sum over its residual pathways, None if it has none."""
-    terms = [module.penalty() for module in model.modules() if isinstance(module, ResidualPathway | ParallelPathway)]
+    """What a model's layers add to the loss: the sum over those that have a penalty, None if there are none."""
+    terms: list[Tensor] = [module.penalty() for module in model.modules() if hasattr(module, "penalty")]  # type: ignore[operator]
     return sum(terms[1:], terms[0]) if terms else None

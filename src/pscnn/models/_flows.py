@@ -1,0 +1,322 @@
+"""Forecasting networks: ten velocity fields in, the next one out, by P-SCNN and by every rival of the paper's Table 3.
+
+Channels are the x- and y-components of past frames, which turn with space: each frame is a vector field, the
+frequency-1 irrep of C(4). Hidden features are regular fields of four channels, so that a plain ReLU is equivariant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch import nn as tnn
+
+from pscnn import nn
+from pscnn.groups import C, Group, direct_sum
+from pscnn.likelihood import Likelihood
+from pscnn.nn import FieldType
+
+FLOW_METHODS = ("mlp", "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer", "p-scnn")
+PAST = 10
+TURNS = 4
+PLAIN_PENALTY = 1e-6
+LIFT_GRID = (62, 23)
+"""The grid that the published Lift network reads, whatever the data; others are resized to it."""
+
+
+def flows(
+    method: str,
+    group: Group,
+    *,
+    size: tuple[int, int] = (64, 64),
+    hidden: int = 92,
+    layers: int = 5,
+    kernel: int = 3,
+    bandlimit: int = 2,
+    nonlinearity: str = "gated",
+    density: dict[str, Any] | None = None,
+) -> tnn.Sequential:
+    """A network from (B, 20, H, W) to (B, 2, H, W).
+
+    Args:
+        method: "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp" (equivariant plus plain layers, with a
+            penalty), "combo" (plain, then equivariant), "clcnn" (every pixel of the image has its own kernel), "lift"
+            (equivariant, with features of the whole image), "rgroup" (filters mixed anew for every turn), "rsteer"
+            (every pixel of the kernel has its own weights) or "p-scnn".
+        group: H of "p-scnn": C(4), with regular fields and ReLU, or SO(2), with irreps up to frequency 2 and gates.
+        size: Height and width of the fields ("mlp" and "clcnn").
+        hidden: Fields per layer; channels in the plain networks.
+        layers: Convolutions, two or more ("lift" and "combo" have their own number).
+        kernel: Side length of kernels.
+        bandlimit: L of the densities.
+        nonlinearity: Only "gated"; regular fields have ReLU.
+        density: Further options of ``pscnn.Likelihood``.
+    """
+    if method not in FLOW_METHODS:
+        raise ValueError(f"unknown method {method!r} for flows: use one of {', '.join(FLOW_METHODS)}")
+    if method == "mlp":
+        return _mlp(size, hidden, layers)
+    if method == "cnn":
+        widths = [2 * PAST] + [hidden] * (layers - 1)
+        return tnn.Sequential(*_plain(widths, kernel), tnn.Conv2d(hidden, 2, kernel, padding=kernel // 2))
+    if method == "rgroup":
+        return _rgroup(hidden, layers, kernel)
+    if method == "p-scnn" and group != C(4):
+        return _irreps(group, hidden, layers, kernel, bandlimit, density or {})
+    if method == "p-scnn":
+
+        def partial(source: FieldType, target: FieldType) -> tnn.Module:
+            likelihood = Likelihood(group, bandlimit, **(density or {}))
+            return nn.Conv2d(source, target, kernel, padding="same", likelihood=likelihood)
+
+        return _steerable(hidden, layers, partial)
+    if method == "e2cnn":
+        return _steerable(hidden, layers, lambda source, target: nn.Conv2d(source, target, kernel, padding="same"))
+    if method == "rpp":
+        return _rpp(hidden, layers, kernel)
+    if method == "rsteer":
+        return _steerable(hidden, layers, lambda source, target: RelaxedSteerable(source, target, kernel))
+    if method == "combo":
+        plain = _plain([2 * PAST, hidden, TURNS * hidden], kernel)
+        middle = FieldType(C(4), hidden * [C(4).regular])
+        last = nn.Conv2d(middle, FieldType(C(4), [C(4).vector]), kernel, padding="same")
+        return tnn.Sequential(*plain, *_block(middle, middle, kernel), last)
+    if method == "clcnn":
+        out: list[tnn.Module] = []
+        for source, target in ((2 * PAST, hidden), *[(hidden, hidden)] * (layers - 2)):
+            out += [LocallyConnected(source, target, size, kernel), tnn.ReLU()]
+        return tnn.Sequential(*out, LocallyConnected(hidden, 2, size, kernel))
+    return tnn.Sequential(Lift(hidden, kernel))
+
+
+def _plain(widths: list[int], kernel: int) -> list[tnn.Module]:
+    out: list[tnn.Module] = []
+    for source, target in pairwise(widths):
+        out += [tnn.Conv2d(source, target, kernel, padding=kernel // 2), tnn.BatchNorm2d(target), tnn.ReLU()]
+    return out
+
+
+def _mlp(size: tuple[int, int], hidden: int, layers: int) -> tnn.Sequential:
+    pixels = math.prod(size)
+    out: list[tnn.Module] = [tnn.Flatten()]
+    source = 2 * PAST * pixels
+    for _ in range(layers - 1):
+        out += [tnn.Linear(source, hidden), tnn.BatchNorm1d(hidden), tnn.ReLU()]
+        source = hidden
+    return tnn.Sequential(*out, tnn.Linear(hidden, 2 * pixels), tnn.Unflatten(1, (2, *size)))
+
+
+def _types(hidden: int, layers: int) -> list[FieldType]:
+    group = C(4)
+    middle = FieldType(group, hidden * [group.regular])
+    return [FieldType(group, PAST * [group.vector]), *[middle] * (layers - 1), FieldType(group, [group.vector])]
+
+
+def _steerable(hidden: int, layers: int, make: Callable[[FieldType, FieldType], tnn.Module]) -> tnn.Sequential:
+    types = _types(hidden, layers)
+    out: list[tnn.Module] = []
+    for source, target in pairwise(types[:-1]):
+        out += [make(source, target), nn.BatchNorm(target), tnn.ReLU()]
+    return tnn.Sequential(*out, make(types[-2], types[-1]))
+
+
+def _block(source: FieldType, target: FieldType, kernel: int) -> list[tnn.Module]:
+    return [nn.Conv2d(source, target, kernel, padding="same"), nn.BatchNorm(target), tnn.ReLU()]
+
+
+def _irreps(
+    group: Group, hidden: int, layers: int, kernel: int, bandlimit: int, density: dict[str, Any]
+) -> tnn.Sequential:
+    fields = FieldType(group, PAST * [group.vector])
+    out: list[tnn.Module] = []
+    for _ in range(layers - 1):
+        gate = nn.GatedNonlinearity(FieldType(group, hidden * [direct_sum(list(group.irreps(2)))]))
+        likelihood = Likelihood(group, bandlimit, **density)
+        layer = nn.Conv2d(fields, gate.in_type, kernel, padding="same", bias=False, likelihood=likelihood)
+        out += [layer, nn.BatchNorm(gate.in_type), gate]
+        fields = gate.out_type
+    last = Likelihood(group, bandlimit, **density)
+    vector = FieldType(group, [group.vector])
+    return tnn.Sequential(*out, nn.Conv2d(fields, vector, kernel, padding="same", likelihood=last))
+
+
+class SummedPathways(tnn.Module):
+    """An equivariant convolution plus a free one, and the square of the free one's size as a penalty."""
+
+    def __init__(self, source: FieldType, target: FieldType, kernel: int) -> None:
+        super().__init__()
+        self.in_type, self.out_type = source, target
+        self.equivariant = nn.Conv2d(source, target, kernel, padding="same")
+        self.free = tnn.Conv2d(source.size, target.size, kernel, padding=kernel // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both paths."""
+        return self.equivariant(x) + self.free(x)
+
+    def penalty(self) -> Tensor:
+        """1e-6 times the squared norm of the free path."""
+        total = self.free.weight.new_zeros(())
+        for parameter in self.free.parameters():
+            total = total + parameter.square().sum()
+        return PLAIN_PENALTY * total
+
+
+def _rpp(hidden: int, layers: int, kernel: int) -> tnn.Sequential:
+    types = _types(hidden, layers)
+    out: list[tnn.Module] = []
+    for source, target in pairwise(types[:-1]):
+        out += [SummedPathways(source, target, kernel), tnn.BatchNorm2d(target.size), tnn.ReLU()]
+    return tnn.Sequential(*out, SummedPathways(types[-2], types[-1], kernel))
+
+
+class LocallyConnected(tnn.Module):
+    """A convolution with a kernel of its own at every pixel; the penalty is how much turning the whole changes it.
+
+    Args:
+        source: Channels that come in.
+        target: Channels that go out.
+        size: Height and width of the image.
+        kernel: Side length of kernels.
+    """
+
+    def __init__(self, source: int, target: int, size: tuple[int, int], kernel: int) -> None:
+        super().__init__()
+        self.size, self.kernel_size = size, kernel
+        bound = 1 / math.sqrt(source * kernel**2)
+        self.weight = tnn.Parameter(torch.empty(target, source, *size, kernel, kernel).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (B, source, H, W) to (B, target, H, W)."""
+        patches = F.unfold(x, self.kernel_size, padding=self.kernel_size // 2)  # (B, source · k · k, H · W)
+        patches = patches.unflatten(1, (self.weight.shape[1], -1)).unflatten(3, self.size)
+        return torch.einsum("bikhw,oihwk->bohw", patches, self.weight.flatten(4))
+
+    def penalty(self) -> Tensor:
+        """The squared difference to the turned kernels at the turned pixels; on a square image for all three turns."""
+        turns = (1, 2, 3) if self.size[0] == self.size[1] else (2,)
+        total = self.weight.new_zeros(())
+        for g in turns:
+            total = total + (self.weight.rot90(g, (2, 3)).rot90(g, (4, 5)) - self.weight).square().mean()
+        return total
+
+
+class RelaxedSteerable(tnn.Module):
+    """A steerable convolution in which every pixel of the kernel has weights of its own.
+
+    K(x) = Σ_b B_b(x) w_b(x): equivariant as long as w does not depend on x. The penalty is the mean absolute difference
+    between the weights of consecutive pixels.
+    """
+
+    basis: Tensor
+
+    def __init__(self, source: FieldType, target: FieldType, kernel: int) -> None:
+        super().__init__()
+        self.in_type, self.out_type, self.kernel_size = source, target, kernel
+        one = nn.Conv2d(
+            FieldType(source.group, source.representations[:1]),
+            FieldType(target.group, target.representations[:1]),
+            kernel,
+            bias=False,
+        )
+        columns = []
+        with torch.no_grad():
+            for k in range(one.weight.numel()):
+                one.weight.copy_(torch.eye(one.weight.numel())[k])
+                columns.append(one.kernel().flatten(2))
+        basis = torch.stack(columns)  # (basis, d_out, d_in, pixels)
+        self.register_buffer("basis", basis / basis.square().mean().sqrt())
+        fields, ins = len(target.representations), len(source.representations)
+        bound = 1 / math.sqrt(kernel**2 * ins)
+        self.weight = tnn.Parameter(torch.empty(fields, len(basis), ins, kernel**2).uniform_(-bound, bound))
+        self.bias = tnn.Parameter(torch.empty(target.size).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve."""
+        kernel = torch.einsum("obip,bcdp->ocidp", self.weight, self.basis)
+        size = self.kernel_size
+        kernel = kernel.reshape(self.out_type.size, self.in_type.size, size, size)
+        return F.conv2d(x, kernel, self.bias, padding=size // 2)
+
+    def penalty(self) -> Tensor:
+        """How much the weights of consecutive pixels differ."""
+        return self.weight.diff(dim=3).abs().mean()
+
+
+class RelaxedGroupConvolution(tnn.Module):
+    """A convolution over turns by 90° whose filters are mixed by coefficients that may differ from turn to turn.
+
+    K_g = Σ_f c_f(g) · g(W_f): equivariant as long as c does not depend on g, as at the start.
+
+    Args:
+        source: Fields that come in.
+        target: Fields that go out, each with one channel per turn.
+        kernel: Side length of kernels.
+        lifting: Whether the input has one channel per field (an image) instead of one per turn.
+        banks: Filters to mix.
+    """
+
+    def __init__(self, source: int, target: int, kernel: int, *, lifting: bool, banks: int = 2) -> None:
+        super().__init__()
+        depth = 1 if lifting else TURNS
+        self.kernel_size = kernel
+        bound = 1 / math.sqrt(source * depth * kernel**2)
+        shape = (banks, target, source, depth, kernel, kernel)
+        self.weight = tnn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+        self.mixing = tnn.Parameter(torch.ones(banks, TURNS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (B, source · depth, H, W) to (B, target · 4, H, W)."""
+        turned = []
+        for g in range(TURNS):
+            filters = torch.einsum("f,f...->...", self.mixing[:, g], self.weight)  # (target, source, depth, k, k)
+            filters = filters.rot90(-g, (3, 4))
+            turned.append(filters.roll(g, 2) if filters.shape[2] > 1 else filters)
+        kernel = torch.stack(turned, 1).flatten(2, 3).flatten(0, 1)
+        return F.conv2d(x, kernel, padding=self.kernel_size // 2)
+
+
+class _OverTurns(tnn.Module):
+    """The mean over turns."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (B, fields · 4, H, W) to (B, fields, H, W)."""
+        return x.unflatten(1, (-1, TURNS)).mean(2)
+
+
+def _rgroup(hidden: int, layers: int, kernel: int) -> tnn.Sequential:
+    out: list[tnn.Module] = [RelaxedGroupConvolution(2 * PAST, hidden, kernel, lifting=True), tnn.ReLU()]
+    for _ in range(layers - 2):
+        out += [RelaxedGroupConvolution(hidden, hidden, kernel, lifting=False), tnn.ReLU()]
+    return tnn.Sequential(*out, RelaxedGroupConvolution(hidden, 2, kernel, lifting=False), _OverTurns())
+
+
+class Lift(tnn.Module):
+    """An equivariant network that is given features of the whole image in its middle, from a plain encoder."""
+
+    def __init__(self, hidden: int, kernel: int) -> None:
+        super().__init__()
+        group = C(4)
+        vectors, vector = FieldType(group, PAST * [group.vector]), FieldType(group, [group.vector])
+        middle = FieldType(group, hidden * [group.regular])
+        more = FieldType(group, (hidden + hidden // TURNS) * [group.regular])
+        self.in_type, self.out_type = vectors, vector
+        encoder: list[tnn.Module] = [tnn.Flatten()]
+        source = 2 * PAST * math.prod(LIFT_GRID)
+        for _ in range(2):
+            encoder += [tnn.Linear(source, hidden), tnn.BatchNorm1d(hidden), tnn.ReLU()]
+            source = hidden
+        self.encoder = tnn.Sequential(*encoder, tnn.Linear(hidden, hidden))
+        self.before = tnn.Sequential(*_block(vectors, middle, kernel), *_block(middle, middle, kernel))
+        last = nn.Conv2d(middle, vector, kernel, padding="same")
+        self.after = tnn.Sequential(*_block(more, middle, kernel), *_block(middle, middle, kernel), last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The next frame."""
+        small = x if x.shape[2:] == LIFT_GRID else F.interpolate(x, LIFT_GRID, mode="bilinear")
+        features = self.encoder(small)[:, :, None, None].expand(-1, -1, *x.shape[2:])
+        return self.after(torch.cat([self.before(x), features], 1))

@@ -1,0 +1,161 @@
+"""Forecasting networks: their sizes, their symmetry, and where each loses it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from typer.testing import CliRunner
+
+from pscnn import likelihoods, models
+from pscnn.cli import app
+from pscnn.groups import SO2, C
+from pscnn.models import FLOW_METHODS
+from pscnn.models._flows import RelaxedGroupConvolution, RelaxedSteerable, SummedPathways
+
+# As published for Smoke (92 fields on 64 × 64) and JetFlow (16 on 62 × 23). The published RPP counts 8 more: those of a
+# normalisation after its last layer, which nothing uses.
+PUBLISHED = {
+    "mlp": (8_324_992, 505_764),
+    "cnn": (247_850, 10_274),
+    "e2cnn": (622_656, 20_736),
+    "rpp": (4_355_658 - 8, 144_650 - 8),
+    "combo": (527_160, 18_720),
+    "lift": (3_314_852, 479_216),
+    "rgroup": (1_874_632, 63_400),
+    "rsteer": (5_596_178, 185_282),
+}
+
+
+def size(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def turned(field: Tensor, times: int = 1) -> Tensor:
+    """Vector fields turned from x to y, y pointing up: pixels move, and the components of every frame with them."""
+    for _ in range(times):
+        x, y = field.rot90(1, (2, 3)).unflatten(1, (-1, 2)).unbind(2)
+        field = torch.stack([-y, x], 2).flatten(1, 2)
+    return field
+
+
+def error(model: torch.nn.Module) -> float:
+    """How far a quarter turn before is from one after, as a share of the output."""
+    x = torch.randn(2, 20, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        one, two = model(turned(x)), turned(model(x))
+    return ((one - two).norm() / two.norm()).item()
+
+
+def network(method: str, group: str = "C4", **options: object) -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    return models.build("flow", method, group, hidden=4, size=(9, 9), **options).double()
+
+
+@pytest.mark.parametrize("method", PUBLISHED)
+def test_sizes_are_those_published(method: str) -> None:
+    grids = ((92, (64, 64)), (16, (62, 23)))
+    found = tuple(size(models.build("flow", method, "C4", hidden=h, size=grid)) for h, grid in grids)
+    assert found == PUBLISHED[method]
+
+
+@pytest.mark.parametrize("method", FLOW_METHODS)
+def test_every_method_gives_the_next_frame_and_overfits(method: str) -> None:
+    model = network(method).float()
+    x, y = torch.randn(4, 20, 9, 9), torch.randn(4, 2, 9, 9)
+    assert model(x).shape == y.shape
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.005)
+    for _ in range(200):
+        optimiser.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimiser.step()
+    first = (network(method).float()(x) - y).square().mean()
+    assert loss < 0.6 * first
+
+
+def test_equivariant_networks_turn_vector_fields() -> None:
+    assert error(network("e2cnn")) < 1e-12
+    assert error(network("p-scnn")) < 1e-12
+    assert error(network("p-scnn", "SO(2)")) < 1e-12
+    assert error(network("cnn")) > 0.1
+
+
+@pytest.mark.parametrize("group", ["C4", "SO(2)"])
+def test_a_learnt_density_breaks_the_symmetry(group: str) -> None:
+    model = network("p-scnn", group)
+    assert len(likelihoods(model)) == 5
+    for likelihood in likelihoods(model).values():
+        torch.nn.init.normal_(likelihood.coefficients, 0, 0.5)
+    assert error(model) > 0.01
+
+
+def test_summed_pathways_are_equivariant_without_the_free_one() -> None:
+    model = network("rpp")
+    assert error(model) > 0.1
+    for module in model.modules():
+        if isinstance(module, SummedPathways):
+            torch.nn.init.zeros_(module.free.weight)
+            torch.nn.init.zeros_(module.free.bias)
+    assert error(model) < 1e-12
+    assert models.penalty(model) == 0
+
+
+def test_relaxed_steerable_is_equivariant_while_pixels_agree() -> None:
+    model = network("rsteer")
+    assert error(model) > 0.1
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, RelaxedSteerable):
+                module.weight.copy_(module.weight[..., :1].expand_as(module.weight))
+                module.bias.zero_()  # one per channel, which no symmetry allows
+    assert error(model) < 1e-12
+    assert models.penalty(model).item() < 1e-12
+
+
+def test_relaxed_group_convolutions_are_equivariant_while_turns_agree() -> None:
+    """To turns of scalar images: the published network takes components for scalars."""
+    model = network("rgroup")
+    x = torch.randn(2, 20, 9, 9, dtype=torch.float64)
+
+    def scalar_error() -> float:
+        with torch.no_grad():
+            return (model(x.rot90(1, (2, 3))) - model(x).rot90(1, (2, 3))).abs().max().item()
+
+    assert scalar_error() < 1e-12
+    for module in model.modules():
+        if isinstance(module, RelaxedGroupConvolution):
+            torch.nn.init.normal_(module.mixing)
+    assert scalar_error() > 1e-3
+
+
+def test_locally_connected_layers_are_equivariant_while_turned_kernels_agree() -> None:
+    model = network("clcnn")
+    x = torch.randn(2, 20, 9, 9, dtype=torch.float64)
+    assert models.penalty(model) > 0
+    with torch.no_grad():
+        for module in model[::2]:
+            w = module.weight
+            w.copy_(sum(w.rot90(g, (2, 3)).rot90(g, (4, 5)) for g in range(4)) / 4)
+        assert (model(x.rot90(1, (2, 3))) - model(x).rot90(1, (2, 3))).abs().max() < 1e-12
+    assert models.penalty(model) < 1e-20
+
+
+def test_wrong_requests_are_named() -> None:
+    with pytest.raises(ValueError, match="unknown method 'gru' for flows"):
+        models.build("flow", "gru", "C4")
+    assert models.build("flow", group=SO2(), hidden=2)[0].in_type.group == SO2()
+    assert models.build("flow", group=C(4), hidden=2)[0].in_type.group == C(4)
+
+
+def test_the_table_of_sizes() -> None:
+    done = CliRunner().invoke(app, ["table", "params", "--dataset", "jetflow"])
+    assert done.exit_code == 0, done.output
+    rows = {line.split()[0]: line.split()[1:4] for line in done.output.splitlines() if line.strip()}
+    for method, (_, count) in PUBLISHED.items():
+        assert rows[method][0] == f"{count:,}"
+    assert rows["rsteer"] == ["185,282", "185", "k"]
+    for arguments, message in ((["sizes"], "unknown table"), (["params", "--dataset", "rain"], "unknown data set")):
+        wrong = CliRunner().invoke(app, ["table", *arguments])
+        assert wrong.exit_code == 1
+        assert message in wrong.output
