@@ -23,8 +23,9 @@ from torch import Tensor
 
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError, data_folder
+from pscnn.data._windows import Windows, splits
 
-__all__ = ["DOMAIN_TASKS", "SIZE", "STEPS", "TASKS", "TRAIN_TASKS", "Flow", "Windows", "load", "prepare", "simulate"]
+__all__ = ["DOMAIN_TASKS", "SIZE", "STEPS", "TASKS", "TRAIN_TASKS", "Flow", "load", "prepare", "simulate"]
 
 SIZE = 64
 STEPS = 310
@@ -35,14 +36,6 @@ TRAIN_TASKS = tuple(task for task in TASKS if task not in (*DOMAIN_TASKS, 32))  
 INFLOWS = ((32.0, 5.0), (59.0, 32.0), (32.0, 59.0), (5.0, 32.0))
 BUOYANCIES = ((0.0, 0.01), (-0.01, 0.0), (0.0, -0.011), (0.01, 0.0))
 RADIUS = 5.0
-PAST = 10
-"""Frames that a network sees."""
-_SPLITS: dict[str, tuple[tuple[int, ...], range]] = {
-    "train": (TRAIN_TASKS, range(160)),
-    "validation": (TRAIN_TASKS, range(160, 200)),
-    "future": (TRAIN_TASKS, range(200, 250)),
-    "domain": (DOMAIN_TASKS, range(100)),
-}
 _AT_ONCE = 12
 
 
@@ -247,40 +240,6 @@ def _save(path: Path, array: AnyArray) -> None:
         raise DataError(f"cannot write {path}: {error.strerror}. What was simulated before it is kept") from None
 
 
-class Windows:
-    """Stretches of simulations: ten frames to look at, and those that follow.
-
-    Args:
-        velocity: All frames, (tasks, time, 2, H, W).
-        starts: Numbers t; a window sees the frames t + 2 to t + 11.
-    """
-
-    def __init__(self, velocity: Tensor, starts: range) -> None:
-        self.velocity, self.starts = velocity, starts
-
-    def __len__(self) -> int:
-        return len(self.velocity) * len(self.starts)
-
-    def frames(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """Windows by number.
-
-        Args:
-            rows: Which, (B,); the velocities are moved to their device.
-            steps: How many frames to predict.
-
-        Returns:
-            Past frames as channels, (B, 20, H, W), the x- and y-components of a frame side by side; and what follows,
-            (B, steps, 2, H, W). Rows are counted downwards and y points up, as the library's groups act on images.
-        """
-        if self.velocity.device != rows.device:
-            self.velocity = self.velocity.to(rows.device)
-        task = rows // len(self.starts)
-        first = rows % len(self.starts) + self.starts.start + 2
-        times = first[:, None] + torch.arange(PAST + steps, device=rows.device)
-        found = self.velocity[task[:, None], times]
-        return found[:, :PAST].flatten(1, 2), found[:, PAST:]
-
-
 def load(folder: str | Path | None = None) -> dict[str, Windows]:
     """The splits "train", "validation", "future" (later times) and "domain" (other strengths and sides).
 
@@ -303,5 +262,5 @@ def load(folder: str | Path | None = None) -> dict[str, Windows]:
                 "delete it and run: pscnn data prepare smoke"
             )
         frames[task] = torch.from_numpy(found).flip(2)  # y points up, but rows of images are counted downwards
-    shared = {tasks: torch.stack([frames[task] for task in tasks]) for tasks in (TRAIN_TASKS, DOMAIN_TASKS)}
-    return {split: Windows(shared[tasks], starts) for split, (tasks, starts) in _SPLITS.items()}
+    seen, unseen = (torch.stack([frames[task] for task in tasks]) for tasks in (TRAIN_TASKS, DOMAIN_TASKS))
+    return splits(seen, unseen)
