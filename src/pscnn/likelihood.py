@@ -301,7 +301,7 @@ def _masses(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor) -> 
 
 
 class _Moments(torch.autograd.Function):
-    """∫ λ ψ_i from the coefficients of the logits, with its gradient written out: a third of autograd's operations."""
+    """∫ λ ψ_i from the coefficients of the logits, with its gradient written out: fewer operations than autograd's."""
 
     generate_vmap_rule = True
 
