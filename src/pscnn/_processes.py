@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
@@ -14,19 +14,21 @@ import torch
 
 
 def in_processes(
-    function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], workers: int
-) -> Iterator[tuple[int, Any]]:
+    function: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    workers: int,
+    on_done: Callable[[int, Any], None],
+) -> None:
     """Call a function with each tuple of arguments, in processes that share the cores.
 
-    Ctrl-C, or any other end of the iteration, ends the processes at once; so does the end of this process.
+    Ctrl-C, or an exception from ``on_done``, ends the processes at once; so does the end of this process.
 
     Args:
         function: Of a module, so that a process can import it.
         arguments: One tuple per call.
         workers: How many processes.
-
-    Yields:
-        The number of a call and its result, as they come; an exception that it raised is the result.
+        on_done: Called with the number of a call and its result, as they come; an exception that it raised is the
+            result.
     """
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
@@ -35,7 +37,7 @@ def in_processes(
         try:
             jobs = {pool.submit(function, *own): number for number, own in enumerate(arguments)}
             for job in as_completed(jobs):
-                yield jobs[job], job.exception() or job.result()
+                on_done(jobs[job], job.exception() or job.result())
         except BaseException:  # an executor would wait until the calls under way have ended
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()

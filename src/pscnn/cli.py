@@ -151,21 +151,23 @@ def _train_together(folders: list[Path], data_dir: Path | None, accelerator: str
             table.add_row(folder.name, *cells)
         return table
 
-    results = {}
+    done: list[Path] = []
     live = Live(get_renderable=overview, console=console, refresh_per_second=1, transient=True)
     try:
         with live if console.is_terminal else contextlib.nullcontext():
-            for folder, result in training.train_together(
-                folders, data_dir, accelerator=accelerator, draw=density_figure
-            ):
-                results[folder] = result
+            return training.train_together(
+                folders,
+                data_dir,
+                accelerator=accelerator,
+                draw=density_figure,
+                on_done=lambda folder, _: done.append(folder),
+            )
     except KeyboardInterrupt:
         console.print("stopped; the last complete epoch of every run is saved. Continue:")
         for folder in folders:
-            if folder not in results:
+            if folder not in done:
                 console.print(f"  pscnn train --resume {folder}", highlight=False)
         raise
-    return {folder: results[folder] for folder in folders}
 
 
 @app.command()

@@ -11,7 +11,7 @@ from pscnn import likelihoods, models
 from pscnn.cli import app
 from pscnn.groups import SO2, C
 from pscnn.models import FLOW_METHODS
-from pscnn.models._flows import RelaxedGroupConvolution, RelaxedSteerable, SummedPathways
+from pscnn.models._flows import RelaxedGroupConvolution, RelaxedSteerable
 
 # As published for Smoke (92 fields on 64 × 64) and JetFlow (16 on 62 × 23). The published RPP counts 8 more: those of a
 # normalisation after its last layer, which nothing uses.
@@ -31,12 +31,10 @@ def size(model: torch.nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def turned(field: Tensor, times: int = 1) -> Tensor:
+def turned(field: Tensor) -> Tensor:
     """Vector fields turned from x to y, y pointing up: pixels move, and the components of every frame with them."""
-    for _ in range(times):
-        x, y = field.rot90(1, (2, 3)).unflatten(1, (-1, 2)).unbind(2)
-        field = torch.stack([-y, x], 2).flatten(1, 2)
-    return field
+    x, y = field.rot90(1, (2, 3)).unflatten(1, (-1, 2)).unbind(2)
+    return torch.stack([-y, x], 2).flatten(1, 2)
 
 
 def error(model: torch.nn.Module) -> float:
@@ -94,7 +92,7 @@ def test_summed_pathways_are_equivariant_without_the_free_one() -> None:
     model = network("rpp")
     assert error(model) > 0.1
     for module in model.modules():
-        if isinstance(module, SummedPathways):
+        if isinstance(module, models.ResidualPathway):
             torch.nn.init.zeros_(module.free.weight)
             torch.nn.init.zeros_(module.free.bias)
     assert error(model) < 1e-12

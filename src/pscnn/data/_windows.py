@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-PAST = 10
-"""Frames that a network sees."""
+from pscnn.models import PAST
+
 STARTS = {"train": range(160), "validation": range(160, 200), "future": range(200, 250), "domain": range(100)}
 """Where windows start, by split; "domain" is of runs that are not trained on."""
 

@@ -12,7 +12,7 @@ transform.
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pscnn._files import write_whole
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError, data_folder
 from pscnn.data._windows import Windows, splits
@@ -230,13 +231,11 @@ def prepare(
 
 
 def _save(path: Path, array: AnyArray) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    content = io.BytesIO()
+    np.save(content, array)
     try:
-        with partial.open("wb") as file:
-            np.save(file, array)
-        os.replace(partial, path)
+        write_whole(path, content.getvalue())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise DataError(f"cannot write {path}: {error.strerror}. What was simulated before it is kept") from None
 
 

@@ -156,16 +156,13 @@ def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
     return 1000 * (time.perf_counter() - started) / STEPS
 
 
-def run_bench(
-    case: BenchCase, device: str = "cpu", rounds: int = 10, on_ready: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
+def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[str, Any]:
     """Time the networks in turns, so that all see the machine in the same state.
 
     Args:
         case: The setting.
         device: "cpu" or "cuda".
         rounds: How often each is timed; each time takes three steps.
-        on_ready: Called when everything is compiled, before the first timing.
 
     Returns:
         The case, and per network: all timings of a training step and of inference in milliseconds, seconds of
@@ -199,7 +196,6 @@ def run_bench(
             subject.model.eval()
             for _ in range(4):
                 subject.infer()
-        on_ready()
         for kind, what in (("train_ms", "train_step"), ("infer_ms", "infer")):
             for subject in subjects.values():
                 subject.model.train(what == "train_step")

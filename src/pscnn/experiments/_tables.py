@@ -105,13 +105,15 @@ def run_all(
         on_done: Called with each experiment and its result when it is there.
     """
     results = {}
-    workers = workers or os.cpu_count() or 1
-    for number, result in in_processes(run_vectors, [(config, folder) for config in found], workers):
+
+    def keep(number: int, result: Any) -> None:
         if isinstance(result, BaseException):
             raise result
         results[found[number]] = result
         if on_done is not None:
             on_done(found[number], result)
+
+    in_processes(run_vectors, [(config, folder) for config in found], workers or os.cpu_count() or 1, keep)
     return results
 
 

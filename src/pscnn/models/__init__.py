@@ -10,7 +10,7 @@ from torch import nn as tnn
 
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import double_digits
-from pscnn.models._flows import FLOW_METHODS, flows
+from pscnn.models._flows import FLOW_METHODS, PAST, flows
 from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, penalty
 from pscnn.models._preliminary import FreeProjection
 from pscnn.models._twin import twin
@@ -20,6 +20,7 @@ from pscnn.models._volumes import VOLUME_METHODS, volumes
 __all__ = [
     "FLOW_METHODS",
     "METHODS",
+    "PAST",
     "VECTOR_METHODS",
     "VOLUME_METHODS",
     "FreeProjection",

@@ -19,10 +19,12 @@ from torch import nn as tnn
 from pscnn import nn
 from pscnn.groups import C, Group, direct_sum
 from pscnn.likelihood import Likelihood
+from pscnn.models._kit import ResidualPathway
 from pscnn.nn import FieldType
 
 FLOW_METHODS = ("mlp", "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer", "p-scnn")
 PAST = 10
+"""Frames that a network sees."""
 TURNS = 4
 PLAIN_PENALTY = 1e-6
 LIFT_GRID = (62, 23)
@@ -145,33 +147,17 @@ def _irreps(
     return tnn.Sequential(*out, nn.Conv2d(fields, vector, kernel, padding="same", likelihood=last))
 
 
-class SummedPathways(tnn.Module):
-    """An equivariant convolution plus a free one, and the square of the free one's size as a penalty."""
-
-    def __init__(self, source: FieldType, target: FieldType, kernel: int) -> None:
-        super().__init__()
-        self.in_type, self.out_type = source, target
-        self.equivariant = nn.Conv2d(source, target, kernel, padding="same")
-        self.free = tnn.Conv2d(source.size, target.size, kernel, padding=kernel // 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The sum of both paths."""
-        return self.equivariant(x) + self.free(x)
-
-    def penalty(self) -> Tensor:
-        """1e-6 times the squared norm of the free path."""
-        total = self.free.weight.new_zeros(())
-        for parameter in self.free.parameters():
-            total = total + parameter.square().sum()
-        return PLAIN_PENALTY * total
-
-
 def _rpp(hidden: int, layers: int, kernel: int) -> tnn.Sequential:
     types = _types(hidden, layers)
+
+    def both(source: FieldType, target: FieldType) -> ResidualPathway:
+        free = tnn.Conv2d(source.size, target.size, kernel, padding=kernel // 2)
+        return ResidualPathway(nn.Conv2d(source, target, kernel, padding="same"), free, (0.0, PLAIN_PENALTY))
+
     out: list[tnn.Module] = []
     for source, target in pairwise(types[:-1]):
-        out += [SummedPathways(source, target, kernel), tnn.BatchNorm2d(target.size), tnn.ReLU()]
-    return tnn.Sequential(*out, SummedPathways(types[-2], types[-1], kernel))
+        out += [both(source, target), tnn.BatchNorm2d(target.size), tnn.ReLU()]
+    return tnn.Sequential(*out, both(types[-2], types[-1]))
 
 
 class LocallyConnected(tnn.Module):

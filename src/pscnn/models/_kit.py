@@ -28,14 +28,20 @@ def highest_frequency(group: Group) -> int:
 class ResidualPathway(tnn.Module):
     """Residual pathway priors: an equivariant layer plus a free one of the same size, each with its own penalty.
 
-    The penalty is 1e-5·‖equivariant‖² + 1e-3·‖free‖²: the inverse variances of the paper's Gaussian priors, without
-    their factor ½, as in its code. Both paths are linear in their kernels, so one convolution with the sum does both.
+    The penalty is 1e-5·‖equivariant‖² + 1e-3·‖free‖², if no other factors are given: the inverse variances of the
+    paper's Gaussian priors, without their factor ½, as in its code. Both paths are linear in their kernels, so one
+    convolution with the sum does both.
     """
 
-    def __init__(self, equivariant: nn.Conv2d | nn.Conv3d, free: tnn.Conv2d | tnn.Conv3d) -> None:
+    def __init__(
+        self,
+        equivariant: nn.Conv2d | nn.Conv3d,
+        free: tnn.Conv2d | tnn.Conv3d,
+        factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY),
+    ) -> None:
         super().__init__()
         self.in_type, self.out_type = equivariant.in_type, equivariant.out_type
-        self.equivariant, self.free = equivariant, free
+        self.equivariant, self.free, self.factors = equivariant, free, factors
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum of both paths."""
@@ -58,7 +64,7 @@ class ResidualPathway(tnn.Module):
 
     def penalty(self) -> Tensor:
         """The negative logarithm of the prior, up to a constant."""
-        return _prior(self.equivariant, self.free)
+        return _prior(self.equivariant, self.free, self.factors)
 
 
 class ParallelPathway(tnn.Module):
@@ -77,9 +83,11 @@ class ParallelPathway(tnn.Module):
         return _prior(self.equivariant, self.free)
 
 
-def _prior(equivariant: tnn.Module, free: tnn.Module) -> Tensor:
+def _prior(
+    equivariant: tnn.Module, free: tnn.Module, factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY)
+) -> Tensor:
     total = next(free.parameters()).new_zeros(())
-    for factor, path in ((EQUIVARIANT_PENALTY, equivariant), (PLAIN_PENALTY, free)):
+    for factor, path in zip(factors, (equivariant, free), strict=True):
         for parameter in path.parameters():
             total = total + factor * parameter.square().sum()
     return total

@@ -11,11 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
-from pscnn._memo import memo
-from pscnn._types import Array, IntArray
-from pscnn.groups import DirectSum, Irrep
-from pscnn.kernels import SlotBasis, SteerableBasis, grid_points, slot_basis, slots
+from pscnn._types import Array
+from pscnn.groups import Irrep
+from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.likelihood import Likelihood
+from pscnn.nn._bases import (
+    dense_basis,
+    entries,
+    kinds,
+    row_basis,
+    sampled_basis,
+    slot_matrix,
+    sorted_channels,
+    trivial_rows,
+)
 from pscnn.nn._check import check_types
 from pscnn.nn._field_type import FieldType
 
@@ -96,15 +105,15 @@ class SteerableMap(ConstantsModule):
         positions = {psi: k for k, psi in enumerate(moments)}
 
         self.add_constant("harmonics", steerable.sample(), like)
-        self._dense = _entries(out.composite, inn.composite, steerable, moments) <= DENSE_LIMIT
+        self._dense = entries(out.composite, inn.composite, steerable, moments) <= DENSE_LIMIT
         if self._dense:
-            found = [(out.copies, out.composite.size, *_dense_basis(out.composite, inn.composite, steerable, moments))]
+            found = [(out.copies, out.composite.size, *dense_basis(out.composite, inn.composite, steerable, moments))]
         else:
             found = [
-                (out.copies * n, a.size, *_row_basis(a, out.composite, inn.composite, steerable, moments))
-                for a, n in _kinds(out.composite).items()
+                (out.copies * n, a.size, *row_basis(a, out.composite, inn.composite, steerable, moments))
+                for a, n in kinds(out.composite).items()
             ]
-            self.add_constant("out_sorted", _sorted_channels(out.composite, out.copies), like)
+            self.add_constant("out_sorted", sorted_channels(out.composite, out.copies), like)
             if out.composite.change_of_basis is not None:
                 self.add_constant("out_basis", out.composite.change_of_basis, like)
         self._tiles = []
@@ -113,18 +122,18 @@ class SteerableMap(ConstantsModule):
             self._tiles.append(_Tile(copies, inn.copies, size, inn.composite.size, len(matrix), segments))
             self.add_constant(f"basis{k}", matrix, like)
             if self.likelihood is not None:
-                places, which = _slot_matrix(basis.segments, moments)
+                places, which = slot_matrix(basis.segments, moments)
                 self.add_constant(f"slot_places{k}", places, like)
                 self.add_constant(f"slot_moments{k}", which, like)
         if self._dense and len(matrix) * size * inn.composite.size * self.harmonics.shape[1] <= 4 * DENSE_LIMIT:
-            self.add_constant("sampled0", _sampled_basis(out.composite, inn.composite, steerable, moments), like)
+            self.add_constant("sampled0", sampled_basis(out.composite, inn.composite, steerable, moments), like)
         for side, layout in (("out", out), ("in", inn)):
             if layout.order is not None:
                 self.add_constant(f"{side}_order", layout.order, like)
 
     def _build_bias(self, bias: bool, like: Tensor) -> None:
         out = self.out_type.layout
-        trivial = _trivial_rows(out.composite)
+        trivial = trivial_rows(out.composite)
         if bias and len(trivial):
             self.add_constant("bias_basis", trivial, like)
             self.bias = nn.Parameter(torch.empty(out.copies, len(trivial), dtype=like.dtype, device=like.device))
@@ -337,122 +346,3 @@ def _multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moment
         else:
             out.append((part.reshape(-1, size) @ moments[index].T).view_as(part))
     return torch.cat(out, 1) if len(out) > 1 else out[0]
-
-
-def _kinds(composite: DirectSum) -> dict[Irrep, int]:
-    """Distinct irreps with their multiplicity, in order of first appearance."""
-    out: dict[Irrep, int] = {}
-    for psi in composite.irreps:
-        out[psi] = out.get(psi, 0) + 1
-    return out
-
-
-@memo
-def _sorted_channels(composite: DirectSum, copies: int) -> IntArray:
-    """For each channel of ``copies`` composites (copy by copy), its place when channels are sorted by irrep."""
-    kinds = _kinds(composite)
-    starts, start = {}, 0
-    for psi, n in kinds.items():
-        starts[psi] = start
-        start += n * copies * psi.size
-    seen: dict[Irrep, int] = {}
-    order = []
-    for _ in range(copies):
-        for psi in composite.irreps:
-            number = seen.get(psi, 0)
-            seen[psi] = number + 1
-            order.append(starts[psi] + number * psi.size + np.arange(psi.size))
-    return np.concatenate(order)
-
-
-@memo
-def _entries(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> int:
-    """Entries of the dense basis, counted without building it."""
-    weights = 0
-    for a, n in _kinds(out).items():
-        for b, m in _kinds(inn).items():
-            weights += n * m * sum(len(slots(a, b, j, i)) * i.size for j in steerable.irreps for i in moments)
-    return weights * out.size * inn.size * steerable.size
-
-
-@memo
-def _scales(
-    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
-) -> dict[Irrep, float]:
-    """By how much to multiply the basis kernels that feed each output irrep.
-
-    Let an output irrep J receive t_J equivariant kernels of unit power per copy of the input composite. Weights of
-    variance 1/fan_in then keep the variance of the signal if the kernels are multiplied by √(fan_in / (copies · t_J)),
-    in which the copies cancel. Kernels that the uniform density silences get the same factor.
-    """
-    points = steerable.sample().shape[1]
-    out_scales = {}
-    for a in _kinds(out):
-        counts = {
-            i: sum(m * len(slots(a, b, j, i)) * i.size for b, m in _kinds(inn).items() for j in steerable.irreps)
-            for i in moments
-        }
-        received = counts[moments[0]] or sum(counts.values()) or 1
-        out_scales[a] = math.sqrt(inn.size * points / received)
-    return out_scales
-
-
-@memo
-def _row_basis(
-    irrep: Irrep, out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
-) -> tuple[Array, SlotBasis]:
-    """The scaled basis from a composite to one irrep of another, with the input's change of basis folded in."""
-    basis = slot_basis((irrep,), inn.irreps, steerable, moments)
-    matrix = basis.matrix * _scales(out, inn, steerable, moments)[irrep]
-    if inn.change_of_basis is not None:
-        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
-    return matrix.reshape(len(matrix), irrep.size * inn.size * steerable.size), basis
-
-
-@memo
-def _dense_basis(
-    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
-) -> tuple[Array, SlotBasis]:
-    """The scaled basis between two composites with their changes of basis folded in."""
-    basis = slot_basis(out.irreps, inn.irreps, steerable, moments)
-    scales = _scales(out, inn, steerable, moments)
-    rows = np.array([scales[psi] for psi in out.irreps])[basis.out_index]
-    matrix = basis.matrix * rows[:, None, None, None]
-    if out.change_of_basis is not None:
-        matrix = np.einsum("pa,wabh->wpbh", out.change_of_basis, matrix, optimize=True)
-    if inn.change_of_basis is not None:
-        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
-    return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
-
-
-@memo
-def _sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> Array:
-    """The dense basis at the points of the kernel, shape (weights, d_out·d_in·points)."""
-    matrix, _ = _dense_basis(out, inn, steerable, moments)
-    harmonics = steerable.sample()
-    blocks = matrix.reshape(len(matrix), out.size * inn.size, len(harmonics))
-    return (blocks @ harmonics).reshape(len(matrix), out.size * inn.size * harmonics.shape[1])
-
-
-@memo
-def _slot_matrix(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, ...]) -> tuple[IntArray, IntArray]:
-    """Where Λ_iᵀ stands in the matrix L with w · L = (Λ_i w for every slot): places in L, and in the flat moments."""
-    starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))
-    size = sum(psi.size * count for psi, count in segments)
-    places: list[IntArray] = []
-    which: list[IntArray] = []
-    start = 0
-    for psi, count in segments:
-        row, column = np.meshgrid(np.arange(psi.size), np.arange(psi.size), indexing="ij")
-        for slot in range(count):
-            first = start + slot * psi.size
-            places.append(((first + row) * size + first + column).ravel())
-            which.append((starts[psi] + column * psi.size + row).ravel())
-        start += psi.size * count
-    empty = [np.empty(0, dtype=np.int64)]
-    return np.concatenate(places + empty), np.concatenate(which + empty)
-
-
-@memo
-def _trivial_rows(composite: DirectSum) -> Array:
-    return composite.trivial_vectors().T.copy()

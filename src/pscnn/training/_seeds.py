@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ def train_together(
     *,
     accelerator: str = "auto",
     draw: Callable[[nn.Module], Any] | None = None,
-) -> Iterator[tuple[Path, dict[str, Any]]]:
+    on_done: Callable[[Path, dict[str, Any]], None] = lambda folder, result: None,
+) -> dict[Path, dict[str, Any]]:
     """Train runs at once, each in a process of its own on the same device; each gives what it would give alone.
 
     A small network leaves a GPU idle most of the time: the processor cannot hand it work fast enough. Other processes
@@ -37,22 +38,28 @@ def train_together(
         data_dir: Data folder.
         accelerator: "auto", "cpu" or "gpu".
         draw: As for ``train``; a function of a module, since processes must be able to import it.
+        on_done: Called with each run and its result when it is there.
 
-    Yields:
-        A run and its result, in the order in which they end.
+    Returns:
+        The results of all runs.
 
     Raises:
         RunError: At the end, if some runs failed.
     """
-    failed = []
-    calls = [(folder, data_dir, accelerator, draw) for folder in folders]
-    for number, result in in_processes(_train, calls, len(folders)):
+    failed: list[str] = []
+    results: dict[Path, dict[str, Any]] = {}
+
+    def keep(number: int, result: Any) -> None:
         if isinstance(result, BaseException):
             failed.append(f"{folders[number]}: {result or type(result).__name__}")
         else:
-            yield folders[number], result
+            results[folders[number]] = result
+            on_done(folders[number], result)
+
+    in_processes(_train, [(folder, data_dir, accelerator, draw) for folder in folders], len(folders), keep)
     if failed:
         raise RunError("\n".join([f"{len(failed)} of {len(folders)} runs failed", *failed]))
+    return {folder: results[folder] for folder in folders}
 
 
 def _train(folder: Path, data_dir: Path | None, accelerator: str, draw: Callable[[nn.Module], Any] | None) -> Any:

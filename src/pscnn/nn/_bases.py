@@ -1,0 +1,128 @@
+"""The constants of a steerable layer: bases of its kernels, scaled, and how channels and slots are ordered."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pscnn._memo import memo
+from pscnn._types import Array, IntArray
+from pscnn.groups import DirectSum, Irrep
+from pscnn.kernels import SlotBasis, SteerableBasis, slot_basis, slots
+
+
+def kinds(composite: DirectSum) -> dict[Irrep, int]:
+    """Distinct irreps with their multiplicity, in order of first appearance."""
+    out: dict[Irrep, int] = {}
+    for psi in composite.irreps:
+        out[psi] = out.get(psi, 0) + 1
+    return out
+
+
+@memo
+def sorted_channels(composite: DirectSum, copies: int) -> IntArray:
+    """For each channel of ``copies`` composites (copy by copy), its place when channels are sorted by irrep."""
+    starts, start = {}, 0
+    for psi, n in kinds(composite).items():
+        starts[psi] = start
+        start += n * copies * psi.size
+    seen: dict[Irrep, int] = {}
+    order = []
+    for _ in range(copies):
+        for psi in composite.irreps:
+            number = seen.get(psi, 0)
+            seen[psi] = number + 1
+            order.append(starts[psi] + number * psi.size + np.arange(psi.size))
+    return np.concatenate(order)
+
+
+@memo
+def entries(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> int:
+    """Entries of the dense basis, counted without building it."""
+    weights = 0
+    for a, n in kinds(out).items():
+        for b, m in kinds(inn).items():
+            weights += n * m * sum(len(slots(a, b, j, i)) * i.size for j in steerable.irreps for i in moments)
+    return weights * out.size * inn.size * steerable.size
+
+
+@memo
+def scales(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> dict[Irrep, float]:
+    """By how much to multiply the basis kernels that feed each output irrep.
+
+    Let an output irrep J receive t_J equivariant kernels of unit power per copy of the input composite. Weights of
+    variance 1/fan_in then keep the variance of the signal if the kernels are multiplied by √(fan_in / (copies · t_J)),
+    in which the copies cancel. Kernels that the uniform density silences get the same factor.
+    """
+    points = steerable.sample().shape[1]
+    out_scales = {}
+    for a in kinds(out):
+        counts = {
+            i: sum(m * len(slots(a, b, j, i)) * i.size for b, m in kinds(inn).items() for j in steerable.irreps)
+            for i in moments
+        }
+        received = counts[moments[0]] or sum(counts.values()) or 1
+        out_scales[a] = math.sqrt(inn.size * points / received)
+    return out_scales
+
+
+@memo
+def row_basis(
+    irrep: Irrep, out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
+) -> tuple[Array, SlotBasis]:
+    """The scaled basis from a composite to one irrep of another, with the input's change of basis folded in."""
+    basis = slot_basis((irrep,), inn.irreps, steerable, moments)
+    matrix = basis.matrix * scales(out, inn, steerable, moments)[irrep]
+    if inn.change_of_basis is not None:
+        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
+    return matrix.reshape(len(matrix), irrep.size * inn.size * steerable.size), basis
+
+
+@memo
+def dense_basis(
+    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
+) -> tuple[Array, SlotBasis]:
+    """The scaled basis between two composites with their changes of basis folded in."""
+    basis = slot_basis(out.irreps, inn.irreps, steerable, moments)
+    factors = scales(out, inn, steerable, moments)
+    rows = np.array([factors[psi] for psi in out.irreps])[basis.out_index]
+    matrix = basis.matrix * rows[:, None, None, None]
+    if out.change_of_basis is not None:
+        matrix = np.einsum("pa,wabh->wpbh", out.change_of_basis, matrix, optimize=True)
+    if inn.change_of_basis is not None:
+        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
+    return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
+
+
+@memo
+def sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> Array:
+    """The dense basis at the points of the kernel, shape (weights, d_out·d_in·points)."""
+    matrix, _ = dense_basis(out, inn, steerable, moments)
+    harmonics = steerable.sample()
+    blocks = matrix.reshape(len(matrix), out.size * inn.size, len(harmonics))
+    return (blocks @ harmonics).reshape(len(matrix), out.size * inn.size * harmonics.shape[1])
+
+
+@memo
+def slot_matrix(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, ...]) -> tuple[IntArray, IntArray]:
+    """Where Λ_iᵀ stands in the matrix L with w · L = (Λ_i w for every slot): places in L, and in the flat moments."""
+    starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))
+    size = sum(psi.size * count for psi, count in segments)
+    places: list[IntArray] = []
+    which: list[IntArray] = []
+    start = 0
+    for psi, count in segments:
+        row, column = np.meshgrid(np.arange(psi.size), np.arange(psi.size), indexing="ij")
+        for slot in range(count):
+            first = start + slot * psi.size
+            places.append(((first + row) * size + first + column).ravel())
+            which.append((starts[psi] + column * psi.size + row).ravel())
+        start += psi.size * count
+    empty = [np.empty(0, dtype=np.int64)]
+    return np.concatenate(places + empty), np.concatenate(which + empty)
+
+
+@memo
+def trivial_rows(composite: DirectSum) -> Array:
+    return composite.trivial_vectors().T.copy()
