@@ -48,7 +48,7 @@ def test_every_method_gives_scores_and_gradients(method: str, invariant: bool) -
 
 def test_paper_sizes_of_the_o2_network() -> None:
     model = build("ddmnist", "scnn", "O(2)")
-    channels = [m.out_type.size for m in model if isinstance(m, pscnn.nn.GatedNonlinearity)]
+    channels = [m.out_type.size for m in model if isinstance(m, pscnn.nn.GatedBatchNorm)]
     assert channels == [36, 96, 240, 360, 216]
     assert model[-1].in_features == 48
     assert len(pscnn.likelihoods(build("ddmnist", "p-scnn", "O(2)"))) == 6

@@ -137,10 +137,10 @@ def _irreps(
     fields = FieldType(group, PAST * [group.vector])
     out: list[tnn.Module] = []
     for _ in range(layers - 1):
-        gate = nn.GatedNonlinearity(FieldType(group, hidden * [direct_sum(list(group.irreps(2)))]))
+        gate = nn.GatedBatchNorm(FieldType(group, hidden * [direct_sum(list(group.irreps(2)))]))
         likelihood = Likelihood(group, bandlimit, **density)
         layer = nn.Conv2d(fields, gate.in_type, kernel, padding="same", bias=False, likelihood=likelihood)
-        out += [layer, nn.BatchNorm(gate.in_type), gate]
+        out += [layer, gate]
         fields = gate.out_type
     last = Likelihood(group, bandlimit, **density)
     vector = FieldType(group, [group.vector])

@@ -163,10 +163,10 @@ class SteerableKit:
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
-        activation: nn.GatedNonlinearity | nn.FourierPointwise | nn.QuotientFourierPointwise
+        activation: nn.GatedBatchNorm | nn.GatedNonlinearity | nn.FourierPointwise | nn.QuotientFourierPointwise
         if self.nonlinearity == "gated":
-            field = direct_sum(list(self.group.irreps(frequency)))
-            activation = nn.GatedNonlinearity(FieldType(self.group, copies * [field]))
+            fields = FieldType(self.group, copies * [direct_sum(list(self.group.irreps(frequency)))])
+            activation = nn.GatedBatchNorm(fields) if norm else nn.GatedNonlinearity(fields)
         elif self.group.dimension == 2:
             fields = FieldType(self.group, copies * [self.group.functions(frequency)])
             activation = nn.FourierPointwise(fields, degree=2 * frequency)
@@ -177,7 +177,8 @@ class SteerableKit:
         # The normalisation takes out what a bias adds.
         layer = self.convolution(activation.in_type, kernel, stride, padding, bias=not norm, likelihood=likelihood)
         self.fields = activation.out_type
-        return [layer, *([nn.BatchNorm(activation.in_type)] if norm else []), activation]
+        apart = norm and not isinstance(activation, nn.GatedBatchNorm)
+        return [layer, *([nn.BatchNorm(activation.in_type)] if apart else []), activation]
 
     def pool(self, stride: int, padding: int) -> list[tnn.Module]:
         """Anti-aliased pooling."""

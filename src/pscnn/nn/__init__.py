@@ -7,6 +7,7 @@ from pscnn.nn._conv import Conv2d, Conv3d, Linear
 from pscnn.nn._export import export
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
+from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
@@ -21,6 +22,7 @@ __all__ = [
     "FieldDropout",
     "FieldType",
     "FourierPointwise",
+    "GatedBatchNorm",
     "GatedNonlinearity",
     "Linear",
     "NormNonlinearity",

@@ -188,7 +188,9 @@ class _FieldNorm(torch.autograd.Function):
             dx = gradients[0] * _per_channel(scale, x)
             dots, sums = (gradients[0] * (x - _per_channel(mean, x))).sum(axes), gradients[0].sum(axes)
         else:
-            # Native batch norm in eval mode has a fused kernel for g·scale, Σ g(x − mean) and Σ g.
+            # Native batch norm in eval mode has a fused kernel for g·scale, Σ g(x − mean) and Σ g. On a GPU it fails if
+            # channels are innermost.
+            x = x.contiguous()
             dx, dots, sums = torch.ops.aten.native_batch_norm_backward(
                 gradients[0].contiguous(), x, scale, mean, torch.ones_like(mean), None, None, False, 0.0, [True] * 3
             )
