@@ -178,7 +178,7 @@ class Likelihood(ConstantsModule):
                 # Along the last axis torch sums in pairs; a matmul over thousands of nodes would lose three digits.
                 return (self.moment_matrix * self.masses()).sum(1)
             constants = self.logit_matrix, self.log_weights, self.moment_matrix
-            return _Moments.apply(self.logit_coefficients(), *constants)  # type: ignore[no-untyped-call]
+            return _Moments.apply(self.logit_coefficients(), *constants)[0]  # type: ignore[no-untyped-call]
 
     def moment_list(self) -> list[Tensor]:
         """Λ_i = ∫ λ(h) ψ_i(h) dh for each of ``self.irreps``, the trivial one first, each (d, d)."""
@@ -306,20 +306,29 @@ class _Moments(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor, moment_matrix: Tensor) -> Tensor:
-        return (moment_matrix * _masses(coefficients, logit_matrix, log_weights)).sum(1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        coefficients, logit_matrix, log_weights, moment_matrix = ctx.saved_tensors
+    def forward(
+        coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor, moment_matrix: Tensor
+    ) -> tuple[Tensor, Tensor]:
         masses = _masses(coefficients, logit_matrix, log_weights)
-        slope = gradients[0] @ moment_matrix
+        return (moment_matrix * masses).sum(1), masses
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+        _, logit_matrix, _, moment_matrix = inputs
+        ctx.save_for_backward(logit_matrix, moment_matrix, output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        logit_matrix, moment_matrix, masses = ctx.saved_tensors
+        d_moments, slope = gradients  # the masses have one if this gradient is differentiated
+        if d_moments is not None:
+            own = d_moments @ moment_matrix
+            slope = own if slope is None else own + slope
+        if slope is None:
+            return None, None, None, None
         d_logits = masses * (slope - masses @ slope)
-        return d_logits @ logit_matrix[: len(log_weights)], None, None, None
+        return d_logits @ logit_matrix[: len(masses)], None, None, None
 
 
 def _where(likelihood: Likelihood) -> str:

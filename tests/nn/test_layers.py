@@ -54,7 +54,7 @@ def test_regular_batch_norm_is_the_same_in_either_basis() -> None:
 
 def test_batch_norms_own_gradient_is_autograds() -> None:
     layer = nn.BatchNorm(irrep_type(H, 3)).double()
-    arguments = (layer.weight, layer.bias, layer.field_of, layer.inverse_size, layer.trivial, layer.eps)
+    arguments = (*layer.ingredients(layer.weight), layer.field_size)
     x = noise(irrep_type(H, 3)).requires_grad_()
     weights = torch.randn(x.shape, dtype=F64)
     found = []

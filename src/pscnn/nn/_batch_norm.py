@@ -37,7 +37,8 @@ class BatchNorm(ConstantsModule):
     running_var: Tensor
     num_batches_tracked: Tensor
     field_of: Tensor
-    inverse_size: Tensor
+    field_size: Tensor
+    average: Tensor
     trivial: Tensor
 
     def __init__(
@@ -53,14 +54,15 @@ class BatchNorm(ConstantsModule):
         self.in_type = self.out_type = in_type
         self.eps, self.momentum = eps, momentum
         fields = len(in_type.representations)
-        field_of, trivial = _structure(in_type.representations)
+        field_of, field_size, average, trivial = _structure(in_type.representations)
         self.weight = nn.Parameter(torch.ones(fields, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(trivial.shape[1], device=device, dtype=dtype))
         self.register_buffer("running_mean", torch.zeros_like(self.bias.data))
         self.register_buffer("running_var", torch.ones_like(self.weight.data))
         self.register_buffer("num_batches_tracked", torch.tensor(0, device=device))
         self.add_constant("field_of", field_of, self.weight)
-        self.add_constant("inverse_size", 1 / np.bincount(field_of)[field_of], self.weight)
+        self.add_constant("field_size", field_size, self.weight)
+        self.add_constant("average", average, self.weight)
         self.add_constant("trivial", trivial, self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,16 +72,14 @@ class BatchNorm(ConstantsModule):
             if not self.training:
                 return F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
             full = x if x.dtype in (torch.float32, torch.float64) else x.float()
-            y, centre, variance, *_ = _FieldNorm.apply(full, *self.ingredients(full))  # type: ignore[no-untyped-call]
+            y, centre, variance, *_ = _FieldNorm.apply(full, *self.ingredients(full), self.field_size.to(full.dtype))  # type: ignore[no-untyped-call]
             self.update(centre, variance, x.numel() // x.shape[1])
             return y.to(x.dtype)
 
     def ingredients(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
         """What ``field_statistics`` needs, in the precision of x."""
-        weight, bias, inverse_size, trivial = (
-            t.to(x.dtype) for t in (self.weight, self.bias, self.inverse_size, self.trivial)
-        )
-        return weight, bias, self.field_of, inverse_size, trivial, self.eps
+        weight, bias, average, trivial = (t.to(x.dtype) for t in (self.weight, self.bias, self.average, self.trivial))
+        return weight, bias, self.field_of, average, trivial, self.eps
 
     def update(self, centre: Tensor, variance: Tensor, count: int) -> None:
         """Let the running statistics follow those of a batch with ``count`` values per channel."""
@@ -89,7 +89,7 @@ class BatchNorm(ConstantsModule):
             self.num_batches_tracked.add_(1)
             unbiased = variance.detach() * (count / (count - 1))
             for running, new in ((self.running_mean, centre.detach()), (self.running_var, unbiased)):
-                running.add_((new.to(running.dtype) - running) * self.momentum)
+                running.mul_(1 - self.momentum).add_(new.to(running.dtype), alpha=self.momentum)
 
     def channel_statistics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Running mean, running variance, scale and shift of every channel."""
@@ -112,30 +112,35 @@ def _affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """scale·x + shift per channel, in one pass: batch norm in eval mode with nothing to normalise."""
     if torch.compiler.is_compiling():
         return x * _per_channel(scale, x) + _per_channel(shift, x)
-    return F.batch_norm(x, torch.zeros_like(scale), torch.ones_like(scale), scale, shift, eps=1e-30)
+    zero = torch.zeros_like(scale)
+    return F.batch_norm(x, zero, zero, scale, shift, eps=1.0)
+
+
+# The following are written with as few operations as there can be: on a GPU each costs more than its arithmetic.
 
 
 def field_statistics(
-    x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, inverse_size: Tensor, trivial: Tensor, eps: float
+    x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, average: Tensor, trivial: Tensor, eps: float
 ) -> tuple[Tensor, ...]:
     """Of y = γ_f (x − T Tᵀm) / σ_f + T b = scale·x + shift: Tᵀm, σ_f², m, T Tᵀm, 1/σ_f, scale and shift."""
     variance, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
     centre = mean @ trivial  # the part of the mean that lies along trivial irreps
     removed = trivial @ centre
-    power = (variance + (mean - removed).square()) * inverse_size
-    field_variance = torch.zeros_like(weight).index_add(0, field_of, power)
+    excess = mean - removed
+    field_variance = average @ torch.addcmul(variance, excess, excess)
     inverse = (field_variance + eps).rsqrt()
     scale = (weight * inverse).index_select(0, field_of)
-    return centre, field_variance, mean, removed, inverse, scale, trivial @ bias - removed * scale
+    shift = torch.addcmul(trivial @ bias, removed, scale, value=-1)
+    return centre, field_variance, mean, removed, inverse, scale, shift
 
 
 def field_gradients(
     sums: Tensor,
     dots: Tensor,
     count: int,
-    weight: Tensor,
     field_of: Tensor,
-    inverse_size: Tensor,
+    field_size: Tensor,
+    average: Tensor,
     trivial: Tensor,
     mean: Tensor,
     removed: Tensor,
@@ -147,13 +152,12 @@ def field_gradients(
     Autograd would make a dozen passes over the feature map to differentiate the statistics; all of them fold into two
     vectors per channel, which follow from Σ g and Σ g(x − m).
     """
-    d_scale = dots + (mean - removed) * sums
-    d_field = torch.zeros_like(weight).index_add(0, field_of, d_scale)
-    d_variance = (-0.5 * d_field * weight * inverse**3).index_select(0, field_of) * inverse_size
-    d_offset = 2 * d_variance * (mean - removed)
-    d_mean = d_offset - trivial @ ((d_offset + scale * sums) @ trivial)
-    slope = 2 * d_variance / count
-    return slope, d_mean / count - slope * mean, d_field * inverse, sums @ trivial
+    excess = mean - removed
+    d_scale = (average @ torch.addcmul(dots, excess, sums)) * inverse  # of a field's γ, per channel
+    slope = scale * (d_scale * inverse * (-1 / count)).index_select(0, field_of)
+    along = torch.addcmul(slope * excess, scale, sums, value=1 / count) @ trivial
+    offset = torch.addmv(slope * removed, trivial, along, beta=-1, alpha=-1)
+    return slope, offset, d_scale * field_size, sums @ trivial
 
 
 class _FieldNorm(torch.autograd.Function):
@@ -161,15 +165,22 @@ class _FieldNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, inverse_size: Tensor, trivial: Tensor, eps: float
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        field_of: Tensor,
+        average: Tensor,
+        trivial: Tensor,
+        eps: float,
+        field_size: Tensor,
     ) -> tuple[Tensor, ...]:
-        *statistics, shift = field_statistics(x, weight, bias, field_of, inverse_size, trivial, eps)
+        *statistics, shift = field_statistics(x, weight, bias, field_of, average, trivial, eps)
         return _affine(x, statistics[-1], shift), *statistics
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, weight, _, field_of, inverse_size, trivial, _ = inputs
-        ctx.save_for_backward(x, weight, field_of, inverse_size, trivial, *output[3:])
+        x, _, _, field_of, average, trivial, _, field_size = inputs
+        ctx.save_for_backward(x, field_of, field_size, average, trivial, *output[3:])
         ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
@@ -192,20 +203,25 @@ class _FieldNorm(torch.autograd.Function):
             # channels are innermost.
             x = x.contiguous()
             dx, dots, sums = torch.ops.aten.native_batch_norm_backward(
-                gradients[0].contiguous(), x, scale, mean, torch.ones_like(mean), None, None, False, 0.0, [True] * 3
+                gradients[0].contiguous(), x, scale, mean, torch.zeros_like(mean), None, None, False, 1.0, [True] * 3
             )
         slope, offset, d_weight, d_bias = field_gradients(sums, dots, x.numel() // x.shape[1], *rest)
-        return dx + _affine(x, slope, offset), d_weight, d_bias, None, None, None, None
+        return dx + _affine(x, slope, offset), d_weight, d_bias, None, None, None, None, None
 
 
 @memo
-def _structure(fields: tuple[Representation, ...]) -> tuple[IntArray, Array]:
-    """Which field each channel belongs to, and the trivial directions as columns (channels, trivial irreps)."""
-    field_of = np.repeat(np.arange(len(fields)), [rho.size for rho in fields])
+def _structure(fields: tuple[Representation, ...]) -> tuple[IntArray, Array, Array, Array]:
+    """Each channel's field; the sizes of fields; the matrix (fields, channels) that averages; the trivial directions.
+
+    The directions are columns, (channels, trivial irreps).
+    """
+    sizes = [rho.size for rho in fields]
+    field_of = np.repeat(np.arange(len(fields)), sizes)
+    average = np.eye(len(fields))[:, field_of] / np.array(sizes)[:, None]
     vectors = [rho.trivial_vectors() for rho in fields]
     trivial = np.zeros((len(field_of), sum(v.shape[1] for v in vectors)))
     row = column = 0
     for v in vectors:
         trivial[row : row + len(v), column : column + v.shape[1]] = v
         row, column = row + len(v), column + v.shape[1]
-    return field_of, trivial
+    return field_of, np.array(sizes, dtype=np.float64), average, trivial

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 CHANNELS = 32
 """Tensor cores take channels in such portions; other counts fall back to kernels of half the speed or less."""
@@ -41,16 +41,23 @@ def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, paddin
 
 def by_patches(x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
     """A convolution as one product of all patches (B·H·W, C·k·k) with the kernel: for images of a few channels."""
-    size, spatial = kernel.shape[-1], x.ndim - 2
+    flat, count, size = kernel[0].numel(), len(kernel), kernel.shape[-1]
+    # The patches are many times as large as the image: kept for the gradient, they would be a tenth of all memory.
+    columns = checkpoint(_columns, x, size, stride, padding, use_reentrant=False, preserve_rng_state=False)
+    rows = F.pad(kernel.reshape(count, flat), (0, -flat % CHANNELS, 0, -count % CHANNELS))
+    shape = [(n + 2 * padding - size) // stride + 1 for n in x.shape[2:]]
+    return F.linear(columns, rows).view(len(x), *shape, -1).movedim(-1, 1)[:, :count]
+
+
+def _columns(x: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    """All patches of side ``size`` as rows, filled up to whole portions."""
+    spatial = x.ndim - 2
     patches = F.pad(x, (padding, padding) * spatial)
     for axis in range(2, x.ndim):
         patches = patches.unfold(axis, size, stride)
     patches = patches.movedim(1, 1 + spatial)  # (B, H, W, C, k, k)
-    shape = patches.shape[: 1 + spatial]
-    flat, count = kernel[0].numel(), len(kernel)
-    columns = F.pad(patches.reshape(math.prod(shape), flat), (0, -flat % CHANNELS))
-    rows = F.pad(kernel.reshape(count, flat), (0, -flat % CHANNELS, 0, -count % CHANNELS))
-    return F.linear(columns, rows).view(*shape, -1).movedim(-1, 1)[:, :count]
+    flat = x.shape[1] * size**spatial
+    return F.pad(patches.reshape(-1, flat), (0, -flat % CHANNELS))
 
 
 class ByPortions(torch.autograd.Function):

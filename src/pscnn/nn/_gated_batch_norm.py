@@ -77,7 +77,7 @@ class GatedBatchNorm(ConstantsModule):
                 scale = weight * (variance + norm.eps).rsqrt()
                 return norm_gate(x, *tables, scale, bias - mean * scale, self._gates, copies)
             y, centre, variance, *_ = _NormGate.apply(  # type: ignore[no-untyped-call]
-                x, *norm.ingredients(norm.weight), *tables, self._gates, copies
+                x, *norm.ingredients(norm.weight), norm.field_size, *tables, self._gates, copies
             )
             norm.update(centre, variance, x.numel() // x.shape[1])
         return y
@@ -119,16 +119,16 @@ class _NormGate(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, inverse_size: Tensor, trivial: Tensor, eps: float,
-        gate_of: Tensor, members: Tensor, gates: int, copies: int,
+        x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, average: Tensor, trivial: Tensor,
+        eps: float, field_size: Tensor, gate_of: Tensor, members: Tensor, gates: int, copies: int,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        found = field_statistics(x.float(), weight, bias, field_of, inverse_size, trivial, eps)
+        found = field_statistics(x.float(), weight, bias, field_of, average, trivial, eps)
         return norm_gate(x, gate_of, members, *found[5:], gates, copies), *found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, weight, _, field_of, inverse_size, trivial, _, gate_of, members, *ctx.numbers = inputs
-        ctx.save_for_backward(x, gate_of, members, output[7], weight, field_of, inverse_size, trivial, *output[3:7])
+        x, _, _, field_of, average, trivial, _, field_size, gate_of, members, *ctx.numbers = inputs
+        ctx.save_for_backward(x, gate_of, members, output[7], field_of, field_size, average, trivial, *output[3:7])
         ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
@@ -140,7 +140,7 @@ class _NormGate(torch.autograd.Function):
         sums = norm_gate_sums(*common, mean, *ctx.numbers)
         slope, offset, d_weight, d_bias = field_gradients(sums[0], sums[1], x.numel() // x.shape[1], *rest)
         dx = norm_gate_backward(*common, slope, offset, *ctx.numbers)
-        return dx, d_weight, d_bias, *[None] * 8
+        return dx, d_weight, d_bias, *[None] * 9
 
 
 # The compiler sees these as operations of their own. They look at the layouts of what they get when they run, since

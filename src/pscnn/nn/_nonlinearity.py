@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -85,7 +87,11 @@ class GatedNonlinearity(ConstantsModule):
 
     def forward(self, x: Tensor) -> Tensor:
         check_input("GatedNonlinearity", x, self.in_type.size, None)
+        traced = not isinstance(x, Tensor)
         x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
+        if self._single and not (traced or torch.compiler.is_compiling()):
+            out: Tensor = _Gate.apply(x, self.which, self._gates)  # type: ignore[no-untyped-call]
+            return out.flatten(1, 2)
         if self._single:
             gates, features = x[:, :, : self._gates], x[:, :, self._gates :]
         else:
@@ -94,6 +100,29 @@ class GatedNonlinearity(ConstantsModule):
 
     def extra_repr(self) -> str:
         return f"{self.in_type} → {self.out_type}"
+
+
+class _Gate(torch.autograd.Function):
+    """Gates and features side by side in (B, copies, channels, …); with a gradient that autograd would take apart."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, which: Tensor, gates: int) -> Tensor:
+        return x[:, :, gates:] * x[:, :, :gates].sigmoid().index_select(2, which)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, which, ctx.gates = inputs
+        ctx.save_for_backward(x, which)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, which = ctx.saved_tensors
+        opened, features = x[:, :, : ctx.gates].sigmoid(), x[:, :, ctx.gates :]
+        d_opened = torch.zeros_like(opened).index_add(2, which, gradients[0] * features)
+        d_gates = torch.ops.aten.sigmoid_backward(d_opened, opened)
+        return torch.cat([d_gates, gradients[0] * opened.index_select(2, which)], 2), None, None
 
 
 class NormNonlinearity(ConstantsModule):

@@ -165,7 +165,7 @@ class SteerableMap(ConstantsModule):
 
             def product(k: int, weight: Tensor, basis: Tensor) -> Tensor:
                 constants = (getattr(self, f"slot_{name}{k}") for name in ("places", "moments"))
-                return _Expansion.apply(weight, moments, basis, *constants)  # type: ignore[no-untyped-call]
+                return _Expansion.apply(weight, moments, basis, *constants)[0]  # type: ignore[no-untyped-call]
 
             return self._assemble(product)
 
@@ -309,26 +309,29 @@ class _Expansion(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(weight: Tensor, moments: Tensor, basis: Tensor, places: Tensor, which: Tensor) -> Tensor:
-        return weight @ _filled(moments, places, which, len(basis)) @ basis
+    def forward(weight: Tensor, moments: Tensor, basis: Tensor, places: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        flat = torch.zeros(len(basis) ** 2, dtype=moments.dtype, device=moments.device)
+        matrix = flat.index_copy(0, places, moments.index_select(0, which)).view(len(basis), -1)
+        return weight @ matrix @ basis, matrix
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs, output[1])
+        ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        weight, moments, basis, places, which = ctx.saved_tensors
-        turned = gradients[0] @ basis.T
-        d_weight = turned @ _filled(moments, places, which, len(basis)).T
-        d_matrix = (weight.T @ turned).reshape(-1).index_select(0, places)
-        return d_weight, torch.zeros_like(moments).index_add(0, which, d_matrix), None, None, None
-
-
-def _filled(moments: Tensor, places: Tensor, which: Tensor, size: int) -> Tensor:
-    """The square matrix with ``moments[which]`` at ``places`` and zeros elsewhere."""
-    flat = torch.zeros(size * size, dtype=moments.dtype, device=moments.device)
-    return flat.index_copy(0, places, moments.index_select(0, which)).view(size, size)
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        weight, moments, basis, places, which, matrix = ctx.saved_tensors
+        d_kernel, d_matrix = gradients  # the matrix has one if this gradient is differentiated
+        d_weight = None
+        if d_kernel is not None:
+            turned = d_kernel @ basis.T
+            d_weight, own = turned @ matrix.T, weight.T @ turned
+            d_matrix = own if d_matrix is None else own + d_matrix
+        if d_matrix is None:
+            return None, None, None, None, None
+        filled = d_matrix.reshape(-1).index_select(0, places)
+        return d_weight, torch.zeros_like(moments).index_add(0, which, filled), None, None, None
 
 
 def _multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moments: list[Tensor]) -> Tensor:
