@@ -55,7 +55,9 @@ def test_networks_trained_together_are_those_trained_alone(options: dict[str, ob
                 optimizer.step()
                 kl.append(terms["kl"].item())
         for name, value in together[k].state_dict().items():
-            torch.testing.assert_close(value, objective.state_dict()[name], atol=1e-9, rtol=1e-7)
+            torch.testing.assert_close(
+                value, objective.state_dict()[name], atol=1e-8, rtol=1e-7
+            )  # biases that the normalisation takes out move by rounding errors
         assert history[1]["kl"][k] == pytest.approx(sum(kl[4:]) / 4, rel=1e-6, abs=1e-12)
 
 
