@@ -83,7 +83,7 @@ def _with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_command
 def train(
-    experiment: Annotated[str | None, typer.Argument(help="ddmnist, medmnist3d or shapes3d.")] = None,
+    experiment: Annotated[str | None, typer.Argument(help="ddmnist, medmnist3d, shapes3d, smoke or jetflow.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override it.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
@@ -144,10 +144,11 @@ def _train_together(folders: list[Path], data_dir: Path | None, accelerator: str
     from pscnn.report import density_figure
 
     def overview() -> Table:
-        table = Table("run", "epoch", "validation accuracy", box=None)
+        judged_by = training.read_config(folders[0]).judged_by[0]
+        table = Table("run", "epoch", f"validation {judged_by}", box=None)
         for folder in folders:
             row = training.last_epoch(folder)
-            cells = ("–", "–") if row is None else (str(row["epoch"] + 1), f"{row['validation/accuracy']:.4f}")
+            cells = ("–", "–") if row is None else (str(row["epoch"] + 1), f"{row[f'validation/{judged_by}']:.4f}")
             table.add_row(folder.name, *cells)
         return table
 
@@ -438,13 +439,16 @@ def _print_results(results: dict[Path, dict[str, Any]]) -> None:
     if len(results) == 1:
         _print_result(*results.popitem())
         return
-    table = Table("run", "test accuracy", "seconds", box=None)
+    first = next(iter(results.values()))
+    names = [name for name in first if name == "test_accuracy" or name.endswith("_rmse")]
+    table = Table("run", *(name.replace("_", " ") for name in names), "seconds", box=None)
     for folder, result in results.items():
-        table.add_row(str(folder), f"{result['test_accuracy']:.4f}", f"{result['seconds']:.0f}")
+        table.add_row(str(folder), *(f"{result[name]:.4f}" for name in names), f"{result['seconds']:.0f}")
     console.print(table)
-    scores = [result["test_accuracy"] for result in results.values()]
-    text = f"test accuracy {statistics.mean(scores):.4f}, standard deviation {statistics.stdev(scores):.4f}"
-    console.print(text, highlight=False)
+    for name in names:
+        scores = [result[name] for result in results.values()]
+        text = f"{name.replace('_', ' ')} {statistics.mean(scores):.4f}"
+        console.print(f"{text}, standard deviation {statistics.stdev(scores):.4f}", highlight=False)
 
 
 def _print_result(folder: Path, result: dict[str, Any]) -> None:

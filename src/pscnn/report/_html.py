@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import json
@@ -21,11 +22,20 @@ from pscnn._regularization import likelihoods
 from pscnn.groups import O3, SO3
 from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves, planar
+from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._spheres import sphere_panels
 from pscnn.report._summary import summary
 
 IMAGES, VOLUMES = 16, 4
 """Test images, and volumes, on which equivariance errors are measured."""
+
+
+SCORES = {
+    "test_accuracy": "test accuracy",
+    "test_auc": "AUC",
+    "future_rmse": "RMSE, later",
+    "domain_rmse": "RMSE, other runs",
+}
 
 
 def html_report(
@@ -57,15 +67,24 @@ def _read(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
         training.read_config(folder)  # says it if this is not a run at all
         raise training.RunError(f"{folder} is not finished: continue it with: pscnn train --resume {folder}")
     module = training.load(folder)
-    test = module.config.load(data_dir)["test"]
-    images = test.images(_rows(len(test), IMAGES if module.config.dimension == 2 else VOLUMES), 0)
+    config = module.config
+    name = config.tests[0]
+    test = config.load(data_dir)[name]
+    rows = _rows(len(test), IMAGES if config.dimension == 2 else VOLUMES)
+    images, targets = config.batch(name, test, rows, 0)
+    forecast = None
+    if isinstance(module, training.Forecasting):
+        with torch.no_grad():
+            forecast = module.forecast(images[:1], targets.shape[1])[0], targets[0]
+    confusion = folder / "confusion.npy"
     return {
         "name": folder.name,
         "config": module.config,
         "model": module.model,
         "result": json.loads((folder / "result.json").read_text()),
         "history": [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()],
-        "confusion": np.load(folder / "confusion.npy"),
+        "confusion": np.load(confusion) if confusion.exists() else None,
+        "forecast": forecast,
         "images": images,
     }
 
@@ -82,7 +101,8 @@ def _free(path: Path) -> Path:
 
 
 def _results(runs: list[dict[str, Any]]) -> str:
-    heads = ("run", "task", "method", "group", "test accuracy", "AUC", "epoch", "parameters", "device")
+    scores = [key for key in SCORES if any(key in run["result"] for run in runs)]
+    heads = ("run", "task", "method", "group", *(SCORES[key] for key in scores), "epoch", "parameters", "device")
     rows = []
     for run in runs:
         config, result = run["config"], run["result"]
@@ -91,8 +111,7 @@ def _results(runs: list[dict[str, Any]]) -> str:
             f"{config.experiment}, {config.task}",
             config.method,
             "–" if config.method == "cnn" else config.group,
-            f"{result['test_accuracy']:.4f}",
-            f"{result['test_auc']:.4f}" if "test_auc" in result else "–",
+            *(f"{result[key]:.4f}" if key in result else "–" for key in scores),
             result["best_epoch"] + 1,
             f"{result['parameters']:,}",
             html.escape(str(result["device"])),
@@ -114,7 +133,11 @@ def _section(run: dict[str, Any]) -> str:
             _svg(_draw_degrees(model, run["images"])),
         ]
     parts += ["<h3>Training</h3>", _figures("curves", _curves(run["history"]))]
-    parts += ["<h3>Confusion</h3>", _figures("confusion", [_confusion(run["confusion"], run["config"].class_names)])]
+    if run["confusion"] is not None:
+        figure = _confusion(run["confusion"], run["config"].class_names)
+        parts += ["<h3>Confusion</h3>", _figures("confusion", [figure])]
+    if run["forecast"] is not None:
+        parts += ["<h3>A forecast at later times</h3>", *_forecast(*run["forecast"])]
     settings = yaml.safe_dump(run["config"].to_dict(), sort_keys=False)
     parts.append(f"<details><summary>Configuration</summary><pre>{html.escape(settings)}</pre></details>")
     return f"<section>{''.join(parts)}</section>"
@@ -185,6 +208,7 @@ def _curves(history: list[dict[str, Any]]) -> list[Any]:
     names = [name for name in history[0] if "/" in name]
     panels = {
         "accuracy": [name for name in names if "accuracy" in name],
+        "mean square error": [name for name in names if name.endswith("/mse")],
         "loss": [name for name in names if name.endswith(("/loss", "/task"))],
         "alignment, KL divergence, priors": [n for n in names if n.endswith(("/alignment", "/kl", "/penalty"))],
     }
@@ -233,6 +257,17 @@ def _figures(name: str, figures: list[Any]) -> str:
         config = {"responsive": True, "displayModeBar": False}
         parts.append(figure.to_html(full_html=False, include_plotlyjs=False, config=config))
     return f'<div class="figures {name}">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
+
+
+def _forecast(predicted: Tensor, true: Tensor) -> list[str]:
+    buffer = io.BytesIO()
+    forecast_figure(predicted, true).savefig(buffer, format="png", dpi=110)
+    pictures = (("png", buffer.getvalue()), ("gif", forecast_animation(predicted, true)))
+    return [
+        f'<p><img style="max-width: 100%" alt="a forecast beside the truth" src="data:image/{kind};base64,'
+        f'{base64.b64encode(content).decode()}"></p>'
+        for kind, content in pictures
+    ]
 
 
 def _svg(figure: Any) -> str:

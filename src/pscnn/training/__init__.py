@@ -6,9 +6,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pscnn.training._config import EXPERIMENTS, Config, ConfigError, DoubleDigitConfig, ShapeConfig, VolumeConfig
+    from pscnn.training._config import (
+        EXPERIMENTS,
+        Config,
+        ConfigError,
+        DoubleDigitConfig,
+        FlowConfig,
+        JetFlowConfig,
+        ShapeConfig,
+        SmokeConfig,
+        VolumeConfig,
+    )
     from pscnn.training._data import Data
-    from pscnn.training._module import Classification
+    from pscnn.training._module import Classification, Forecasting, Learner, roll_out
     from pscnn.training._run import RunError, evaluate, load, read_config, start, train
     from pscnn.training._seeds import last_epoch, start_seeds, train_together
 
@@ -19,24 +29,29 @@ __all__ = [
     "ConfigError",
     "Data",
     "DoubleDigitConfig",
+    "FlowConfig",
+    "Forecasting",
+    "JetFlowConfig",
+    "Learner",
     "RunError",
     "ShapeConfig",
+    "SmokeConfig",
     "VolumeConfig",
     "evaluate",
     "last_epoch",
     "load",
     "read_config",
+    "roll_out",
     "start",
     "start_seeds",
     "train",
     "train_together",
 ]
+_CONFIGS = ("Config", "ConfigError", "DoubleDigitConfig", "FlowConfig", "JetFlowConfig", "ShapeConfig", "SmokeConfig")
 _HOMES = {
-    **dict.fromkeys(
-        ("EXPERIMENTS", "Config", "ConfigError", "DoubleDigitConfig", "ShapeConfig", "VolumeConfig"), "_config"
-    ),
+    **dict.fromkeys(("EXPERIMENTS", *_CONFIGS, "VolumeConfig"), "_config"),
     "Data": "_data",
-    "Classification": "_module",
+    **dict.fromkeys(("Classification", "Forecasting", "Learner", "roll_out"), "_module"),
     **dict.fromkeys(("last_epoch", "start_seeds", "train_together"), "_seeds"),
 }
 

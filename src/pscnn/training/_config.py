@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import yaml
 from torch import Tensor, nn
 
 from pscnn import models
-from pscnn.data import ddmnist, medmnist3d, shapes3d
+from pscnn.data import ddmnist, jetflow, medmnist3d, shapes3d, smoke
 from pscnn.groups import parse
 from pscnn.models import METHODS, NONLINEARITIES, VOLUME_METHODS
 
@@ -24,18 +24,6 @@ SELECTIONS = ("best", "last")
 
 class ConfigError(ValueError):
     """A setting is unknown or has a value that cannot be used."""
-
-
-class Split(Protocol):
-    """What training needs of a data set's split."""
-
-    labels: Tensor
-
-    def __len__(self) -> int: ...
-
-    def images(self, rows: Tensor, seed: int) -> Tensor:
-        """The inputs of some rows, on their device; a seed for whatever is random about them."""
-        ...
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -50,7 +38,15 @@ class Config:
     dimension: ClassVar[int]
     methods: ClassVar[tuple[str, ...]]
     sizes: ClassVar[tuple[int, ...]]
-    positive: ClassVar[tuple[str, ...]] = ("epochs", "batch_size", "lr", "width")
+    positive: ClassVar[tuple[str, ...]] = ("epochs", "batch_size", "lr", "lr_decay", "width")
+    tests: ClassVar[tuple[str, ...]] = ("test",)
+    """Splits to test on."""
+    judged_by: ClassVar[tuple[str, bool]] = ("accuracy", True)
+    """What is measured on validation and test splits, and whether more of it is better."""
+    decoupled_decay: ClassVar[bool] = True
+    """Whether weights decay apart from the gradient, as in AdamW, or as a part of it."""
+    square_penalty: ClassVar[bool] = False
+    """Whether a method's own penalty enters the loss squared, as in the code of the forecasting literature."""
 
     method: str = _setting("p-scnn", f"How layers are built: {', '.join(METHODS)}; for volumes also resnet18.")
     group: str = _setting("", "The group H: C(N), D(N), SO(2), O(2); SO(3), O(3) and others for volumes.")
@@ -63,7 +59,8 @@ class Config:
     epochs: int = _setting(50, "Passes over the training images.")
     batch_size: int = _setting(256, "Images per step and process.")
     lr: float = _setting(5e-4, "Learning rate of Adam.")
-    weight_decay: float = _setting(0.0, "Of AdamW, on everything but the densities.")
+    lr_decay: float = _setting(1.0, "Factor of the learning rate after every epoch.")
+    weight_decay: float = _setting(0.0, "Of AdamW (flows: of Adam), on everything but the densities.")
     align_weight: float = _setting(5.0, "Weight of the alignment error (soft alignment).")
     kl_weight: float = _setting(3.0, "Weight of the KL divergence between consecutive layers.")
     uniform_first: bool = _setting(False, "Let the KL divergence of the first density to the uniform one count too.")
@@ -90,9 +87,13 @@ class Config:
         """The task in a few words, for tables and folders' names."""
         raise NotImplementedError
 
-    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
-        """The splits "train", "validation" and "test"."""
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
+        """The splits "train", "validation" and those to test on."""
         raise NotImplementedError
+
+    def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of some rows of a split, on their device; a seed for whatever is random about them."""
+        return split.images(rows, seed), split.labels[rows]
 
     # -- what follows ---------------------------------------------------------------------------------------------
 
@@ -231,7 +232,7 @@ class DoubleDigitConfig(Config):
     def task(self) -> str:
         return self.symmetry
 
-    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         counts = {"train": self.train_per_class, "validation": self.validation_per_class, "test": self.test_per_class}
         return ddmnist.load(
             self.source,
@@ -286,7 +287,7 @@ class VolumeConfig(Config):
     def task(self) -> str:
         return self.dataset
 
-    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         return medmnist3d.load(self.dataset, size=self.size, fraction=self.fraction, folder=folder)
 
 
@@ -325,7 +326,7 @@ class ShapeConfig(Config):
     def task(self) -> str:
         return self.variant
 
-    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         return shapes3d.load(
             self.variant,
             size=self.size,
@@ -335,8 +336,104 @@ class ShapeConfig(Config):
         )
 
 
+@dataclass(frozen=True)
+class FlowConfig(Config):
+    """Forecasts of a flow by the networks of the paper's Table 3; the defaults are the paper's."""
+
+    dimension: ClassVar[int] = 2
+    methods: ClassVar[tuple[str, ...]] = models.FLOW_METHODS
+    positive: ClassVar[tuple[str, ...]] = (*Config.positive, "train_steps", "test_steps")
+    tests: ClassVar[tuple[str, ...]] = ("future", "domain")
+    judged_by: ClassVar[tuple[str, bool]] = ("mse", False)
+    decoupled_decay: ClassVar[bool] = False
+    square_penalty: ClassVar[bool] = True
+
+    group: str = _setting("C(4)", "")
+    epochs: int = _setting(100, "")
+    batch_size: int = _setting(16, "")
+    lr: float = _setting(1e-3, "")
+    lr_decay: float = _setting(0.95, "")
+    weight_decay: float = _setting(4e-4, "")
+    kernel: int = _setting(3, "Side length of kernels (flows).")
+    layers: int = _setting(5, "Convolutions (flows).")
+    train_steps: int = _setting(6, "Frames to forecast in training.")
+    test_steps: int = _setting(20, "Frames to forecast in tests.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width != int(self.width):
+            raise ConfigError(f"width must be a whole number for flows, got {self.width}")
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise ConfigError(f"kernel must be odd, got {self.kernel}")
+        if self.layers < 2:
+            raise ConfigError(f"layers must be 2 or more, got {self.layers}")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Height and width of the fields."""
+        raise NotImplementedError
+
+    @property
+    def task(self) -> str:
+        return "forecast"
+
+    def build(self) -> nn.Module:
+        return models.build(
+            "flow",
+            self.method,
+            parse(self.group),
+            size=self.grid,
+            hidden=int(self.width),
+            layers=self.layers,
+            kernel=self.kernel,
+            bandlimit=self.bandlimit,
+            nonlinearity=self.nonlinearity,
+            density={"alignment": "construction" if self.alignment == "construction" else "soft"},
+        )
+
+    def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        past, following = split.frames(rows, self.test_steps if name in self.tests else self.train_steps)
+        return past, following
+
+
+@dataclass(frozen=True)
+class SmokeConfig(FlowConfig):
+    """Smoke in a closed box, simulated with ``pscnn data prepare smoke``."""
+
+    experiment: ClassVar[str] = "smoke"
+    sizes: ClassVar[tuple[int, ...]] = (smoke.SIZE,)
+
+    size: int = _setting(smoke.SIZE, "")
+    width: float = _setting(92.0, "")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
+        return smoke.load(folder)
+
+
+@dataclass(frozen=True)
+class JetFlowConfig(FlowConfig):
+    """Measured jets of air, from published files."""
+
+    experiment: ClassVar[str] = "jetflow"
+    sizes: ClassVar[tuple[int, ...]] = jetflow.SIZE[:1]
+
+    size: int = _setting(jetflow.SIZE[0], "")
+    width: float = _setting(16.0, "")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return jetflow.SIZE
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
+        return jetflow.load(folder)
+
+
 EXPERIMENTS: dict[str, type[Config]] = {
-    make.experiment: make for make in (DoubleDigitConfig, VolumeConfig, ShapeConfig)
+    make.experiment: make for make in (DoubleDigitConfig, VolumeConfig, ShapeConfig, SmokeConfig, JetFlowConfig)
 }
 
 

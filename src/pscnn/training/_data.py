@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import lightning
 import torch
@@ -11,9 +12,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from pscnn.data._digits import SPLITS
-from pscnn.training._config import Config, Split
+from pscnn.training._config import Config, FlowConfig
 
-EVAL_BATCH, VOLUME_EVAL_BATCH = 500, 48
+EVAL_BATCH, VOLUME_EVAL_BATCH, FLOW_EVAL_BATCH = 500, 48, 50
 
 
 Rows = tuple[str, Tensor, int]
@@ -39,7 +40,8 @@ class _Batches(Sampler[Rows]):
 
     def __iter__(self) -> Iterator[Rows]:
         order = torch.arange(self.rows)
-        stream = 1_000_003 * (SPLITS.index(self.split) + len(SPLITS) * self.seed) + self.epoch
+        number = SPLITS.index(self.split) if self.split in SPLITS else SPLITS.index("test")
+        stream = 1_000_003 * (number + len(SPLITS) * self.seed) + self.epoch
         if self.split == "train":
             order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(stream))
         for number, batch in enumerate(order.split(self.batch_size * self.processes)):
@@ -70,7 +72,7 @@ class Data(lightning.LightningDataModule):
     def __init__(self, config: Config, folder: str | Path | None = None) -> None:
         super().__init__()
         self.config, self.folder = config, folder
-        self.splits: Mapping[str, Split] = {}
+        self.splits: Mapping[str, Any] = {}
 
     def setup(self, stage: str | None = None) -> None:
         """Load the data; before training, so that a missing data set is noticed at once."""
@@ -90,6 +92,8 @@ class Data(lightning.LightningDataModule):
 
     @property
     def _eval_batch(self) -> int:
+        if isinstance(self.config, FlowConfig):
+            return FLOW_EVAL_BATCH
         return EVAL_BATCH if self.config.dimension == 2 else VOLUME_EVAL_BATCH
 
     def train_dataloader(self) -> DataLoader[Rows]:
@@ -100,12 +104,11 @@ class Data(lightning.LightningDataModule):
         """Batches in order."""
         return self._loader("validation", self._eval_batch)
 
-    def test_dataloader(self) -> DataLoader[Rows]:
-        """Batches in order."""
-        return self._loader("test", self._eval_batch)
+    def test_dataloader(self) -> list[DataLoader[Rows]]:
+        """Batches in order, of every split to test on."""
+        return [self._loader(split, self._eval_batch) for split in self.config.tests]
 
     def on_after_batch_transfer(self, batch: Rows, dataloader_idx: int) -> tuple[Tensor, Tensor]:
         """Make the images, on the device on which the rows have arrived."""
         split, rows, seed = batch
-        found = self.splits[split]
-        return found.images(rows, seed), found.labels[rows]
+        return self.config.batch(split, self.splits[split], rows, seed)

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import lightning
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassConfusionMatrix
 
 from pscnn import models
 from pscnn._regularization import align, likelihoods, regularization
-from pscnn.training._config import Config
+from pscnn.training._config import Config, FlowConfig
 
 
-class Classification(lightning.LightningModule):
-    """L = cross-entropy + α_align · alignment + α_KL · KL (+ penalty of the residual pathways) (paper, Appendix F.4).
+class Learner(lightning.LightningModule):
+    """L = task + α_align · alignment + α_KL · KL (+ penalty of the method's own) (paper, Appendix F.4).
 
     Args:
         config: The run's settings.
     """
 
-    class_weights: Tensor
-
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         self.model = config.build()
-        self.accuracy = MulticlassAccuracy(config.classes, average="micro")
-        self.confusion = MulticlassConfusionMatrix(config.classes)
-        self.auc = MulticlassAUROC(config.classes) if config.dimension == 3 else None
-        self.register_buffer("class_weights", torch.ones(config.classes), persistent=False)
         self._compiled: Callable[..., dict[str, Tensor]] | None = None
         self._totals: Tensor | None = None
         self._images = 0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores."""
+        """What the network says."""
         return self.model(x)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """How wrong the network is about a batch."""
+        raise NotImplementedError
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """What a test found, from what it logged."""
+        raise NotImplementedError
 
     def objective(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The loss and its terms."""
-        scores = self.model(x)
-        terms = {"task": F.cross_entropy(scores.float(), y, self.class_weights if self.config.balanced else None)}
+        terms = {"task": self.task_loss(x, y)}
         total = terms["task"]
         if self.config.method == "p-scnn":
             terms["alignment"], terms["kl"] = regularization(self.model, uniform_first=self.config.uniform_first)
@@ -53,8 +55,8 @@ class Classification(lightning.LightningModule):
                 total = total + self.config.align_weight * terms["alignment"]
         penalty = models.penalty(self.model)
         if penalty is not None:
-            terms["penalty"] = penalty
-            total = total + penalty
+            terms["penalty"] = penalty.square() if self.config.square_penalty else penalty
+            total = total + terms["penalty"]
         return {"loss": total, **terms}
 
     def on_train_epoch_start(self) -> None:
@@ -87,6 +89,48 @@ class Classification(lightning.LightningModule):
                 dict(zip(names, means, strict=True)), on_step=False, on_epoch=True, batch_size=1, sync_dist=True
             )
 
+    def on_validation_start(self) -> None:
+        """Before the epoch's network is judged and saved, move its densities; its answers stay the same."""
+        if self.config.alignment == "exact":
+            align(self.model)
+
+    def configure_optimizers(self) -> Any:
+        """Adam, as in the paper; weight decay spares the densities, which it would pull to the uniform one."""
+        config = self.config
+        fused: dict[str, Any] = {"fused": True} if self.device.type == "cuda" else {}
+        densities = [p for lam in likelihoods(self.model).values() for p in lam.parameters()]
+        others = [p for p in self.parameters() if all(p is not q for q in densities)]
+        groups = [{"params": others, "weight_decay": config.weight_decay}]
+        if densities:
+            groups.append({"params": densities, "weight_decay": 0.0})
+        make = torch.optim.AdamW if config.decoupled_decay else torch.optim.Adam
+        optimizer = make(groups, lr=config.lr, **fused)
+        if config.lr_decay == 1:
+            return optimizer
+        return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, config.lr_decay)]
+
+
+class Classification(Learner):
+    """Cross-entropy, judged by accuracy; in space by the area under the curve too."""
+
+    class_weights: Tensor
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.accuracy = MulticlassAccuracy(config.classes, average="micro")
+        self.confusion = MulticlassConfusionMatrix(config.classes)
+        self.auc = MulticlassAUROC(config.classes) if config.dimension == 3 else None
+        self.register_buffer("class_weights", torch.ones(config.classes), persistent=False)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy of the class scores."""
+        return F.cross_entropy(self.model(x).float(), y, self.class_weights if self.config.balanced else None)
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Accuracy, loss, and the area under the curve."""
+        found = {"test_accuracy": metrics["test/accuracy"], "test_loss": metrics["test/loss"]}
+        return found if self.auc is None else {**found, "test_auc": self.auc.compute().item()}
+
     def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
         x, y = batch
         scores = self.model(x).float()
@@ -94,11 +138,6 @@ class Classification(lightning.LightningModule):
         self.log(f"{split}/accuracy", self.accuracy, on_step=False, on_epoch=True)
         self.log(f"{split}/loss", F.cross_entropy(scores, y), on_epoch=True, batch_size=len(y), sync_dist=True)
         return scores
-
-    def on_validation_start(self) -> None:
-        """Before the epoch's network is judged and saved, move its densities; its answers stay the same."""
-        if self.config.alignment == "exact":
-            align(self.model)
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Accuracy and loss."""
@@ -117,12 +156,57 @@ class Classification(lightning.LightningModule):
         if self.auc is not None:
             self.auc.update(scores, batch[1])
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam, as in the paper; weight decay spares the densities, which it would pull to the uniform one."""
-        fused: dict[str, Any] = {"fused": True} if self.device.type == "cuda" else {}
-        densities = [p for lam in likelihoods(self.model).values() for p in lam.parameters()]
-        others = [p for p in self.parameters() if all(p is not q for q in densities)]
-        groups = [{"params": others, "weight_decay": self.config.weight_decay}]
-        if densities:
-            groups.append({"params": densities, "weight_decay": 0.0})
-        return torch.optim.AdamW(groups, lr=self.config.lr, **fused)
+
+class Forecasting(Learner):
+    """A network that continues a flow frame by frame, from its own frames; judged by the root of the mean square error.
+
+    The loss is the sum over the steps of each step's mean square error, and gradients flow through all of them.
+    """
+
+    def forecast(self, past: Tensor, steps: int) -> Tensor:
+        """Frames after the given ones, (B, steps, 2, H, W); past frames are channels, (B, 20, H, W)."""
+        return roll_out(self.model, past, steps)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """The sum over the steps."""
+        return (self.forecast(x, y.shape[1]) - y).square().mean((0, 2, 3, 4)).sum()
+
+    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+        x, y = batch
+        error = (self.forecast(x, y.shape[1]).float() - y).square().mean()
+        self.log(f"{split}/mse", error, on_epoch=True, batch_size=len(x), sync_dist=True, add_dataloader_idx=False)
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """The error over as many steps as in training."""
+        self._evaluate(batch, "validation")
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
+        """The error over a long forecast, of later times and of other runs."""
+        self._evaluate(batch, self.config.tests[dataloader_idx])
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The root mean square errors."""
+        return {f"{split}_rmse": math.sqrt(metrics[f"{split}/mse"]) for split in self.config.tests}
+
+
+def roll_out(model: nn.Module, past: Tensor, steps: int) -> Tensor:
+    """Let a network see its own frames: the oldest is dropped, what it said is appended.
+
+    Args:
+        model: From (B, 20, H, W) to (B, 2, H, W).
+        past: (B, 20, H, W).
+        steps: How many frames.
+
+    Returns:
+        (B, steps, 2, H, W).
+    """
+    frames = []
+    for _ in range(steps):
+        frames.append(model(past))
+        past = torch.cat([past[:, 2:], frames[-1].to(past.dtype)], 1)
+    return torch.stack(frames, 1)
+
+
+def learner(config: Config) -> Learner:
+    """What a configuration trains."""
+    return (Forecasting if isinstance(config, FlowConfig) else Classification)(config)

@@ -31,7 +31,7 @@ from pscnn._files import write_whole
 from pscnn._regularization import likelihoods
 from pscnn.training._config import Config, ConfigError
 from pscnn.training._data import Data
-from pscnn.training._module import Classification
+from pscnn.training._module import Classification, Learner, learner
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 
@@ -60,9 +60,9 @@ class _AtomicFiles(TorchCheckpointIO):
 class _Recorder(callbacks.Callback):
     """After each epoch: one line of metrics, the best and the last checkpoint, densities for TensorBoard."""
 
-    def __init__(self, folder: Path, draw: Callable[[nn.Module], Any] | None) -> None:
-        self.folder, self.draw = folder, draw
-        self.best = -1.0
+    def __init__(self, folder: Path, config: Config, draw: Callable[[nn.Module], Any] | None) -> None:
+        self.folder, self.config, self.draw = folder, config, draw
+        self.best: float | None = None
         self.best_epoch = -1
         self.started = time.monotonic()
         self.history: list[dict[str, Any]] = []
@@ -81,9 +81,11 @@ class _Recorder(callbacks.Callback):
         metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
         row = {"epoch": trainer.current_epoch, "seconds": round(time.monotonic() - self.started, 3), **metrics}
         self.history.append(row)
-        better = metrics["validation/accuracy"] > self.best
+        judged_by, more = self.config.judged_by
+        score = metrics[f"validation/{judged_by}"]
+        better = self.best is None or (score > self.best if more else score < self.best)
         if better:
-            self.best, self.best_epoch = metrics["validation/accuracy"], trainer.current_epoch
+            self.best, self.best_epoch = score, trainer.current_epoch
         if trainer.is_global_zero:
             _write_text(self.folder / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in self.history))
         if better:
@@ -168,9 +170,10 @@ def train(
     lightning.seed_everything(config.seed, verbose=False)
     if config.compile:
         torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
-    module = Classification(config)
-    module.class_weights.copy_(data.class_weights())
-    recorder = _Recorder(folder, draw)
+    module = learner(config)
+    if isinstance(module, Classification):
+        module.class_weights.copy_(data.class_weights())
+    recorder = _Recorder(folder, config, draw)
     with _quiet():
         trainer = _trainer(config, folder, recorder, accelerator, devices, progress, epochs)
     last = folder / LAST
@@ -190,7 +193,7 @@ def train(
     return evaluate(folder, data_dir, accelerator=accelerator)
 
 
-def load(folder: str | Path) -> Classification:
+def load(folder: str | Path) -> Learner:
     """The trained network of a run, in eval mode on the CPU: its best epoch or its last, as the run selects."""
     folder = Path(folder)
     config = read_config(folder)
@@ -198,7 +201,7 @@ def load(folder: str | Path) -> Classification:
     if not path.exists():
         raise RunError(f"{folder} has no finished epoch yet: train it with: pscnn train --resume {folder}")
     state = _check_readable(path)
-    module = Classification(config)
+    module = learner(config)
     module.load_state_dict(state["state_dict"])
     return module.eval()
 
@@ -209,7 +212,7 @@ def evaluate(
     *,
     accelerator: str = "auto",
 ) -> dict[str, Any]:
-    """Test the selected epoch of a run and write ``result.json``, ``confusion.npy`` and ``densities.npz``."""
+    """Test the selected epoch of a run; write ``result.json``, ``densities.npz`` and, of classes, ``confusion.npy``."""
     folder = Path(folder)
     module = load(folder)
     config = module.config
@@ -218,23 +221,25 @@ def evaluate(
     with _quiet():
         trainer = _trainer(config, folder, None, accelerator, 1, False, None)
     with _quiet():
-        metrics = trainer.test(module, datamodule=data, verbose=False)[0]
+        found = trainer.test(module, datamodule=data, verbose=False)
+    metrics = {name: value for part in found for name, value in part.items()}
     history = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    best = max(history, key=lambda row: (row["validation/accuracy"], -row["epoch"]))
+    judged_by, more = config.judged_by
+    key = f"validation/{judged_by}"
+    best = min(history, key=lambda row: (-row[key] if more else row[key], row["epoch"]))
     if config.select == "last":
         best = history[-1]
     result = {
-        "test_accuracy": metrics["test/accuracy"],
-        "test_loss": metrics["test/loss"],
-        **({} if module.auc is None else {"test_auc": module.auc.compute().item()}),
-        "validation_accuracy": best["validation/accuracy"],
+        **module.results(metrics),
+        f"validation_{judged_by}": best[key],
         "best_epoch": best["epoch"],
         "epochs": len(history),
         "parameters": sum(p.numel() for p in module.model.parameters()),
         "seconds": round(sum(row["seconds"] for row in history), 1),
         "device": _device_name(trainer),
     }
-    np.save(folder / "confusion.npy", module.confusion.compute().cpu().numpy())
+    if isinstance(module, Classification):
+        np.save(folder / "confusion.npy", module.confusion.compute().cpu().numpy())
     densities = {name: lam.coefficients.detach().cpu().numpy() for name, lam in likelihoods(module.model).items()}
     np.savez(folder / "densities.npz", **densities)  # type: ignore[arg-type]
     _write_text(folder / "result.json", json.dumps(result, indent=2) + "\n")

@@ -1,0 +1,156 @@
+"""Forecasting: the roll-out, its loss and errors, and a whole run."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from pscnn import models, report, training
+from pscnn.data import smoke
+from pscnn.data._windows import Windows
+from pscnn.groups import rotation
+from pscnn.report._html import html_report
+
+
+def flow(tasks: int, frames: int, size: int = 64) -> torch.Tensor:
+    """Slowly turning vector fields."""
+    y, x = torch.meshgrid(*[torch.linspace(-1, 1, size)] * 2, indexing="ij")
+    time = 0.1 * torch.arange(frames)[None, :, None, None] + torch.arange(tasks)[:, None, None, None]
+    return torch.stack([torch.sin(3 * x + time), torch.cos(2 * y - time)], 2)
+
+
+@pytest.fixture
+def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    velocity = flow(3, 30)
+    found = {
+        "train": Windows(velocity[:2], range(4)),
+        "validation": Windows(velocity[:2], range(4, 6)),
+        "future": Windows(velocity[:2], range(6, 8)),
+        "domain": Windows(velocity[2:], range(3)),
+    }
+    monkeypatch.setattr(smoke, "load", lambda folder=None: found)
+
+
+def tiny(**options: Any) -> training.SmokeConfig:
+    start: dict[str, Any] = {"width": 2, "layers": 2, "epochs": 2, "batch_size": 4, "train_steps": 2, "test_steps": 3}
+    return training.SmokeConfig(**{**start, **options})
+
+
+def test_a_network_sees_its_own_frames() -> None:
+    seen = []
+
+    def model(past: torch.Tensor) -> torch.Tensor:
+        seen.append(past)
+        return past[:, -2:] + past[:, :2]
+
+    past = torch.randn(3, 20, 4, 5)
+    out = training.roll_out(model, past, 3)  # type: ignore[arg-type]
+    assert out.shape == (3, 3, 2, 4, 5)
+    first = past[:, 18:] + past[:, :2]
+    second = first + past[:, 2:4]
+    torch.testing.assert_close(out, torch.stack([first, second, second + past[:, 4:6]], 1))
+    assert torch.equal(seen[2], torch.cat([past[:, 4:], first, second], 1))
+
+
+@pytest.mark.parametrize(("method", "group"), [("e2cnn", "C(4)"), ("p-scnn", "C(4)"), ("p-scnn", "SO(2)")])
+def test_forecasts_turn_with_the_flow(method: str, group: str) -> None:
+    """Space and vectors turn together, through all steps; densities are uniform at first."""
+    torch.manual_seed(0)
+    model = models.build("flow", method, group, hidden=3, layers=3, size=(9, 9)).double().eval()
+    x = torch.randn(2, 20, 9, 9).double()
+    quarter = torch.as_tensor(rotation(math.pi / 2))
+
+    def turned(frames: torch.Tensor) -> torch.Tensor:  # (…, 2, H, W)
+        return torch.einsum("ij,...jhw->...ihw", quarter, frames.rot90(1, (-2, -1)))
+
+    past = turned(x.unflatten(1, (10, 2))).flatten(1, 2)
+    straight, around = training.roll_out(model, x, 4), training.roll_out(model, past, 4)
+    torch.testing.assert_close(around, turned(straight))
+    assert (turned(straight) - straight).norm() > 0.1 * straight.norm()
+
+
+def test_the_loss_is_a_sum_over_steps_and_the_penalty_is_squared() -> None:
+    module = training.Forecasting(tiny(method="rpp"))
+    x, y = torch.randn(4, 20, 64, 64), torch.randn(4, 2, 2, 64, 64)
+    module.eval()
+    terms = module.objective(x, y)
+    errors = [(module.forecast(x, 2)[:, k] - y[:, k]).square().mean() for k in range(2)]
+    torch.testing.assert_close(terms["task"], errors[0] + errors[1])
+    penalty = models.penalty(module.model)
+    assert penalty is not None
+    torch.testing.assert_close(terms["penalty"], penalty.square())
+    torch.testing.assert_close(terms["loss"], terms["task"] + terms["penalty"])
+
+
+def test_the_optimiser_is_the_literatures() -> None:
+    (optimizer,), (scheduler,) = training.Forecasting(tiny()).configure_optimizers()
+    assert type(optimizer) is torch.optim.Adam
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [4e-4, 0.0]
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.95e-3)
+
+
+@pytest.mark.usefixtures("few_windows")
+def test_a_run_from_start_to_report(tmp_path: Path) -> None:
+    folder = training.start(tiny(), tmp_path)
+    assert folder.name == "p-scnn-C4-forecast-seed0"
+    result = training.train(folder, progress=False)
+    module = training.load(folder)
+    assert isinstance(module, training.Forecasting)
+    for name, windows in smoke.load().items():
+        if name in ("future", "domain"):
+            past, following = windows.frames(torch.arange(len(windows)), 3)
+            with torch.no_grad():
+                mse = (module.forecast(past, 3) - following).square().mean().item()
+            assert result[f"{name}_rmse"] == pytest.approx(math.sqrt(mse), rel=1e-5)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert result["validation_mse"] == min(row["validation/mse"] for row in rows)
+    assert result["best_epoch"] == min(rows, key=lambda row: row["validation/mse"])["epoch"]
+    assert not (folder / "confusion.npy").exists()
+    page = html_report([folder]).read_text()
+    assert "RMSE, later" in page
+    assert "test accuracy" not in page
+    assert page.count("data:image/gif;base64") == 1
+
+
+@pytest.mark.usefixtures("few_windows")
+def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    whole, parts = (training.start(tiny(method="cnn"), tmp_path / name) for name in ("whole", "parts"))
+    expected = training.train(whole, progress=False)
+    assert training.train(parts, progress=False, epochs=1) == {}
+    found = training.train(parts, progress=False)
+    assert {k: v for k, v in found.items() if k != "seconds"} == {k: v for k, v in expected.items() if k != "seconds"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": 4}, "kernel must be odd"),
+        ({"layers": 1}, "layers must be 2 or more"),
+        ({"width": 2.5}, "width must be a whole number"),
+        ({"train_steps": 0}, "train_steps must be positive"),
+        ({"method": "scnn"}, "method must be one of"),
+        ({"group": "SO(3)"}, "needs a group of the plane"),
+    ],
+)
+def test_bad_settings(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(training.ConfigError, match=message):
+        tiny(**options)
+
+
+def test_pictures_of_a_forecast() -> None:
+    true = flow(1, 6, 16)[0]
+    figure = report.forecast_figure(true + 0.1, true, columns=3)
+    assert [axis.get_title() for axis in figure.axes[:3]] == ["step 1", "step 3", "step 6"]
+    content = report.forecast_animation(true + 0.1, true)
+    assert Image.open(io.BytesIO(content)).n_frames == 6  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="two flows of shape"):
+        report.forecast_figure(true, true[:, :1])
