@@ -222,35 +222,138 @@ def report(
     console.print(f"report: {html_report(runs, out, data_dir)}", highlight=False, soft_wrap=True)
 
 
-@app.command()
 @_command
 def reproduce(
-    what: Annotated[str, typer.Argument(help="vectors or vectors-3d.")],
-    runs: Annotated[Path, typer.Option(help="Folder for runs; finished experiments in it are not run again.")] = Path(
+    what: Annotated[str, typer.Argument(help="A table of the paper; 'list' names them.")],
+    runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
         "runs"
     ),
-    seeds: Annotated[int, typer.Option(min=1, help="Networks per experiment.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
+    only: Annotated[list[str] | None, typer.Option(help="Only this row or column; can be given again.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it may take.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core by default.")] = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+    data_dir: DataDir = None,
+    accelerator: Accelerator = "auto",
+    *,
+    settings: dict[str, Any],
 ) -> None:
-    """Make tables and figures of the paper again, beside its numbers."""
-    if what not in ("vectors", "vectors-3d"):
-        _fail(f"unknown experiment {what!r}: use 'vectors' or 'vectors-3d'")
-    folder = runs / "vectors"
+    """Make tables of the paper again, beside its numbers. Settings that are given replace the paper's in every run."""
+    from pscnn import experiments
+    from pscnn.report._sheets import FORMATS, sheet_rows, write_rows
+    from pscnn.training import ConfigError
+
+    if what in ("vectors", "vectors-3d"):
+        if only or dry_run or set(settings) - {"epochs"}:
+            raise ConfigError(f"{what} takes --runs, --seeds, --epochs and --workers only")
+        _reproduce_vectors(what, runs / "vectors", seeds, settings.get("epochs", 100), workers)
+        return
+    if what == "list":
+        table = Table("table", "what it compares", "runs", box=None)
+        for name, make in experiments.SHEETS.items():
+            table.add_row(name, make().title, str(len(make().runs(seeds))))
+        for name, title in (("vectors", "Angles and norms of vectors"), ("vectors-3d", "The same in space")):
+            table.add_row(name, title, "")
+        console.print(table)
+        return
+    if what not in experiments.SHEETS:
+        _fail(f"unknown table {what!r}: use one of list, vectors, vectors-3d, {', '.join(experiments.SHEETS)}")
+    if form not in FORMATS:
+        _fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
+    sheet = experiments.SHEETS[what]().only(only or []).changed(settings)
+    configs = sheet.runs(seeds)
+    store = experiments.Store(runs)
+    if dry_run:
+        _show_plan(store, configs, workers)
+        return
+    failed = _run_missing(store, configs, workers, data_dir, accelerator)
+    text = write_rows(sheet_rows(sheet, sheet.fill(seeds, store.result)), form)
+    if form == "text":
+        console.print(f"{sheet.title}: mean ± standard deviation (runs) | the paper's", highlight=False)
+    console.print(text, highlight=False, soft_wrap=True, markup=False, end="")
+    if form == "text" and "*" in text:
+        console.print("* more than two of the paper's standard deviations away", highlight=False)
+    versions = {store.code(config) for config in configs if store.result(config) is not None}
+    if len(versions) > 1:
+        errors.print(f"these runs were made with different code: {', '.join(sorted(map(str, versions)))}")
+    if settings:
+        errors.print("not the paper's settings: " + ", ".join(f"{k} = {v}" for k, v in settings.items()), markup=False)
+    for config in failed:
+        why = store.failure(config) or "its process was killed"
+        errors.print(f"failed: {store.folder(config)}: {why}", style="red", markup=False)
+    if failed:
+        _fail(f"{len(failed)} of {len(configs)} runs failed; the same command tries them again")
+
+
+def _show_plan(store: Any, configs: list[Any], workers: int | None) -> None:
+    """Every run with its state, and an estimate of the time that is left."""
+    table = Table("run", "state", "epochs", "seconds, estimated", box=None)
+    left, unknown = 0.0, 0
+    states: dict[str, int] = {}
+    for config in configs:
+        state, seconds = store.state(config), store.estimate(config)
+        states[state] = states.get(state, 0) + 1
+        if state != "finished":
+            left, unknown = left + (seconds or 0), unknown + (seconds is None)
+        estimated = "–" if seconds is None else f"{seconds:.0f}"
+        table.add_row(store.folder(config).name, state, str(config.epochs), estimated)
+    console.print(table)
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    console.print(f"{len(configs)} runs: {counts}", highlight=False)
+    if unknown:
+        console.print(f"no finished run tells how long {unknown} of them take", highlight=False)
+    if left:
+        hours = left / 3600 / (workers or 1)
+        console.print(f"about {hours:.1f} hours for the others with {workers or 1} at a time", highlight=False)
+
+
+def _run_missing(
+    store: Any, configs: list[Any], workers: int | None, data_dir: Path | None, accelerator: str
+) -> list[Any]:
+    """Run what is not finished with an overview; the runs that failed."""
+    from pscnn import experiments
+
+    _make(store.root)
+    failed: list[Any] = []
+    with _progress() as progress:
+        bar = progress.add_task("", total=len(configs))
+
+        def done(config: Any, result: Any) -> None:
+            if isinstance(result, BaseException):
+                failed.append(config)
+            text = f"{len(failed)} failed; " if failed else ""
+            progress.update(bar, advance=1, description=f"{text}last: {store.folder(config).name}")
+
+        experiments.run_missing(
+            configs, store.root, workers=workers, data_dir=data_dir, accelerator=accelerator, on_done=done
+        )
+    return failed
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _fail(f"cannot make the folder {folder}: {error.strerror}. Choose another with --runs")
+
+
+def _progress() -> Any:
+    """A bar, how many of how many, the time, and a word on the last; beside what is printed, not in it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=errors)
+
+
+def _reproduce_vectors(what: str, folder: Path, seeds: int, epochs: int, workers: int | None) -> None:
+    _make(folder)
     from pscnn import experiments
     from pscnn.report._vectors import text_table, vectors_report
 
     make = experiments.vector_tables if what == "vectors" else experiments.space_tables
     tables = make(seeds=seeds, epochs=epochs)
     found = experiments.configurations(tables)
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console) as progress:
+    with _progress() as progress:
         bar = progress.add_task(f"{seeds} seeds each", total=len(found))
 
         def done(config: experiments.VectorConfig, result: dict[str, Any]) -> None:
@@ -264,6 +367,33 @@ def reproduce(
         console.print("* more than two of the paper's standard deviations away", highlight=False)
     files = vectors_report(tables, results, folder, folder / f"report-{what}")
     console.print(f"tables and pictures: {files[0].parent}", highlight=False)
+
+
+@app.command()
+@_command
+def results(
+    runs: Annotated[Path, typer.Argument(help="Folder with runs, at any depth.")] = Path("runs"),
+    where: Annotated[
+        list[str] | None, typer.Option(help="Only runs with this setting, such as group=O(2); can be given again.")
+    ] = None,
+    compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+) -> None:
+    """List finished runs with their results, choose among them, compare them, export them."""
+    from pscnn.report._sheets import FORMATS, found_runs, run_rows, write_rows
+
+    if form not in FORMATS:
+        _fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
+    if not runs.is_dir():
+        _fail(f"{runs} is not a folder")
+    pairs = [condition.partition("=") for condition in where or []]
+    for name, sign, _ in pairs:
+        if not (name and sign):
+            _fail("--where needs a setting and its value, such as --where group=O(2)")
+    found = found_runs(runs, {name: value for name, _, value in pairs})
+    if not found:
+        _fail(f"no finished run in {runs}" + (" has these settings" if pairs else ""))
+    console.print(write_rows(run_rows(found, compare), form), highlight=False, soft_wrap=True, markup=False, end="")
 
 
 @app.command("benchmark-symmetry")
@@ -460,3 +590,4 @@ def _print_result(folder: Path, result: dict[str, Any]) -> None:
 
 
 app.command("train")(_with_settings(train))
+app.command("reproduce")(_with_settings(reproduce))

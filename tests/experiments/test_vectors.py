@@ -151,7 +151,7 @@ def test_an_interruption_ends_at_once_and_keeps_what_is_finished(tmp_path: Path,
 def test_an_unknown_experiment_is_one_message() -> None:
     done = CliRunner().invoke(app, ["reproduce", "imagenet"])
     assert done.exit_code == 1
-    assert "unknown experiment 'imagenet'" in done.output
+    assert "unknown table 'imagenet'" in done.output
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
 from pscnn.experiments._flows import FLOW_DATASETS, FlowSize, flow_sizes
 from pscnn.experiments._paper import published
+from pscnn.experiments._sheets import SHEETS, Sheet
+from pscnn.experiments._store import Store, run_missing
 from pscnn.experiments._symmetry import TASKS as SYMMETRY_TASKS
 from pscnn.experiments._symmetry import VARIATIONS as SYMMETRY_VARIATIONS
 from pscnn.experiments._symmetry import SymmetryConfig, SymmetryScore, SymmetryTask, run_symmetry, symmetry_score
@@ -11,11 +13,14 @@ from pscnn.experiments._vectors import VectorConfig, load_vectors, run_vectors
 
 __all__ = [
     "FLOW_DATASETS",
+    "SHEETS",
     "SYMMETRY_TASKS",
     "SYMMETRY_VARIATIONS",
     "BenchCase",
     "Cell",
     "FlowSize",
+    "Sheet",
+    "Store",
     "SymmetryConfig",
     "SymmetryScore",
     "SymmetryTask",
@@ -30,6 +35,7 @@ __all__ = [
     "ratio",
     "run_all",
     "run_bench",
+    "run_missing",
     "run_symmetry",
     "run_vectors",
     "space_tables",

@@ -23,19 +23,12 @@ from pscnn.groups import O3, SO3
 from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves, planar
 from pscnn.report._forecast import forecast_animation, forecast_figure
+from pscnn.report._sheets import SCORES
 from pscnn.report._spheres import sphere_panels
 from pscnn.report._summary import summary
 
 IMAGES, VOLUMES = 16, 4
 """Test images, and volumes, on which equivariance errors are measured."""
-
-
-SCORES = {
-    "test_accuracy": "test accuracy",
-    "test_auc": "AUC",
-    "future_rmse": "RMSE, later",
-    "domain_rmse": "RMSE, other runs",
-}
 
 
 def html_report(

@@ -86,12 +86,16 @@ class _Recorder(callbacks.Callback):
         better = self.best is None or (score > self.best if more else score < self.best)
         if better:
             self.best, self.best_epoch = score, trainer.current_epoch
-        if trainer.is_global_zero:
-            _write_text(self.folder / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in self.history))
         if better:
             trainer.save_checkpoint(self.folder / BEST, weights_only=True)
-        trainer.save_checkpoint(self.folder / LAST)
+        trainer.save_checkpoint(self.folder / LAST)  # with the history: whatever comes after it can be made again
+        self.write(trainer)
         self._draw(trainer, module)
+
+    def write(self, trainer: lightning.Trainer) -> None:
+        """The metrics of all epochs."""
+        if trainer.is_global_zero:
+            _write_text(self.folder / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in self.history))
 
     def _draw(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         last = trainer.current_epoch + 1 == trainer.max_epochs
@@ -125,9 +129,13 @@ def new_folder(root: str | Path, name: str) -> Path:
 def start(config: Config, root: str | Path = "runs", name: str | None = None) -> Path:
     """Make a run's folder with its configuration and versions, and return it."""
     name = name or f"{config.method}-{config.group.replace('(', '').replace(')', '')}-{config.task}"
-    folder = new_folder(Path(root) / config.experiment, f"{name}-seed{config.seed}")
-    _write_text(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+    return describe(new_folder(Path(root) / config.experiment, f"{name}-seed{config.seed}"), config)
+
+
+def describe(folder: Path, config: Config) -> Path:
+    """Write a run's configuration and the versions it is made with into its folder, and return that."""
     _write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
+    _write_text(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
     return folder
 
 
@@ -185,6 +193,8 @@ def train(
     try:
         with _quiet():
             trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
+            if recorder.history:  # it is elsewhere if processes trained
+                recorder.write(trainer)  # a run killed after its last checkpoint has not done so
     except SystemExit:  # what Lightning makes of Ctrl-C, after it has told the system to ignore further ones
         signal.signal(signal.SIGINT, handler)
         raise KeyboardInterrupt from None

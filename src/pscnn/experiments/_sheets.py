@@ -1,0 +1,238 @@
+"""The paper's tables as data: for every cell the configuration of its runs, and which of their results it shows."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pscnn.experiments._paper import published
+from pscnn.experiments._tables import Cell
+from pscnn.training._config import (
+    Config,
+    ConfigError,
+    DoubleDigitConfig,
+    JetFlowConfig,
+    SmokeConfig,
+    VolumeConfig,
+)
+
+Place = tuple[str, str]
+"""Row and column of a cell."""
+METHODS = {"SCNN": "scnn", "R-SCNN": "restricted", "RPP": "rpp", "P-SCNN": "p-scnn"}
+SYMMETRIES = ("C1", "C4", "SO2", "D1", "D4", "O2")
+FLOWS = {
+    "MLP": "mlp",
+    "CNN": "cnn",
+    "e2cnn": "e2cnn",
+    "RPP": "rpp",
+    "Combo": "combo",
+    "CLCNN": "clcnn",
+    "Lift": "lift",
+    "RGroup": "rgroup",
+    "RSteer": "rsteer",
+    "P-SCNN": "p-scnn",
+}
+FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.125, 0.0625)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of runs.
+
+    Attributes:
+        title: What it compares.
+        paper: Name of the published table, or None.
+        cells: The configuration of every cell, of the first seed, and the result that it shows.
+        higher_is_better: Whether more of it is better.
+    """
+
+    title: str
+    paper: str | None
+    cells: Mapping[Place, tuple[Config, str]]
+    higher_is_better: bool = True
+
+    @property
+    def rows(self) -> list[str]:
+        """Labels, in order."""
+        return list(dict.fromkeys(row for row, _ in self.cells))
+
+    @property
+    def columns(self) -> list[str]:
+        """Labels, in order."""
+        return list(dict.fromkeys(column for _, column in self.cells))
+
+    def only(self, words: Iterable[str]) -> Sheet:
+        """The cells in the rows and columns of these names; all rows, or all columns, if none is named."""
+        chosen = list(words)
+        if not chosen:
+            return self
+        unknown = [word for word in chosen if word not in (*self.rows, *self.columns)]
+        if unknown:
+            known = ", ".join([*self.rows, *self.columns])
+            raise ConfigError(f"no row or column is called {unknown[0]!r}; there are {known}")
+        rows, columns = ([w for w in chosen if w in labels] or labels for labels in (self.rows, self.columns))
+        kept = {place: cell for place, cell in self.cells.items() if place[0] in rows and place[1] in columns}
+        return replace(self, cells=kept)
+
+    def changed(self, settings: Mapping[str, Any]) -> Sheet:
+        """With settings replaced in every cell that has them; a setting that no cell has is an error."""
+        if not settings:
+            return self
+        known = {field.name for config, _ in self.cells.values() for field in fields(config)}
+        for name in settings:
+            if name not in known:
+                raise ConfigError(f"no run of this table has a setting {name!r}")
+        cells = {}
+        for place, (config, result) in self.cells.items():
+            own = {field.name for field in fields(config)}
+            cells[place] = replace(config, **{k: v for k, v in settings.items() if k in own}), result
+        return replace(self, cells=cells)
+
+    def runs(self, seeds: int) -> list[Config]:
+        """All distinct configurations, every cell with its seeds."""
+        found = (replace(config, seed=config.seed + k) for config, _ in self.cells.values() for k in range(seeds))
+        return list(dict.fromkeys(found))
+
+    def fill(
+        self, seeds: int, result: Callable[[Config], Mapping[str, Any] | None]
+    ) -> dict[Place, tuple[Cell, int] | None]:
+        """Every cell with the number of its finished runs; None where there are none."""
+        theirs = published(self.paper) if self.paper else {}
+        out: dict[Place, tuple[Cell, int] | None] = {}
+        for (row, column), (config, key) in self.cells.items():
+            found = (result(replace(config, seed=config.seed + k)) for k in range(seeds))
+            values = [float(one[key]) for one in found if one is not None]
+            spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            paper = theirs.get(row, {}).get(column)
+            out[row, column] = (Cell(statistics.mean(values), spread, paper), len(values)) if values else None
+        return out
+
+
+def _name(group: str) -> str:
+    """SO2 as SO(2), C4 as it is."""
+    return f"{group[:-1]}({group[-1]})" if "O" in group else group
+
+
+def _digits() -> Sheet:
+    cells: dict[Place, tuple[Config, str]] = {}
+    for symmetry in SYMMETRIES:
+        base = DoubleDigitConfig(source="mnist", symmetry=symmetry)
+        cells["CNN", symmetry] = replace(base, method="cnn"), "test_accuracy"
+    for group in ("C4", "D4", "SO2", "O2"):
+        for label, method in METHODS.items():
+            for symmetry in SYMMETRIES:
+                config = DoubleDigitConfig(source="mnist", symmetry=symmetry, method=method, group=_name(group))
+                cells[f"{_name(group)} {label}", symmetry] = config, "test_accuracy"
+    return Sheet("Double digits", "ddmnist", cells)
+
+
+def _levels(group: str, base: Config, levels: tuple[int, ...]) -> dict[str, Config]:
+    """The equivariant network, and P-SCNN for several band-limits."""
+    own = replace(base, group=group)
+    return {
+        f"{group} SCNN": replace(own, method="scnn"),
+        **{f"{group} L = {level}": replace(own, method="p-scnn", bandlimit=level) for level in levels},
+    }
+
+
+def _digit_bandlimits() -> Sheet:
+    cells: dict[Place, tuple[Config, str]] = {}
+    for group, levels in (("SO(2)", (1, 2, 3, 4)), ("O(2)", (0, 1, 2, 3, 4))):
+        for symmetry in ("SO2", "O2"):
+            base = DoubleDigitConfig(source="mnist", symmetry=symmetry)
+            for row, config in _levels(group, base, levels).items():
+                cells[row, symmetry] = config, "test_accuracy"
+    return Sheet("Band-limits, double digits", "ddmnist_bandlimit", cells)
+
+
+def _volumes() -> Sheet:
+    cells: dict[Place, tuple[Config, str]] = {}
+    for dataset in ("nodule", "synapse", "organ"):
+        cells["CNN", dataset] = VolumeConfig(dataset=dataset, method="cnn"), "test_accuracy"
+        for group in ("SO(3)", "O(3)"):
+            for label in ("SCNN", "RPP", "P-SCNN"):
+                config = VolumeConfig(dataset=dataset, method=METHODS[label], group=group)
+                cells[f"{group} {label}", dataset] = config, "test_accuracy"
+    return Sheet("Medical volumes", "medmnist", cells)
+
+
+def _volume_bandlimits() -> Sheet:
+    cells: dict[Place, tuple[Config, str]] = {}
+    for group, levels in (("SO(3)", (1, 2, 3, 4)), ("O(3)", (0, 1, 2))):
+        for dataset in ("synapse", "nodule", "organ"):
+            for row, config in _levels(group, VolumeConfig(dataset=dataset), levels).items():
+                cells[row, dataset] = config, "test_accuracy"
+    return Sheet("Band-limits, medical volumes", "medmnist_bandlimit", cells)
+
+
+def _flow(base: Config, paper: str, title: str) -> Sheet:
+    cells: dict[Place, tuple[Config, str]] = {}
+    for label, method in FLOWS.items():
+        for column in ("future", "domain"):
+            cells[label, column] = replace(base, method=method), f"{column}_rmse"
+    return Sheet(title, paper, cells, higher_is_better=False)
+
+
+def _smoke_bandlimits() -> Sheet:
+    cells: dict[Place, tuple[Config, str]] = {}
+    for level in (1, 2, 4, 6):
+        for column in ("future", "domain"):
+            config = SmokeConfig(method="p-scnn", group="SO(2)", bandlimit=level)
+            cells[f"P-SCNN, L = {level}", column] = config, f"{column}_rmse"
+    return Sheet("Band-limits, smoke, SO(2)", "smoke_bandlimit", cells, higher_is_better=False)
+
+
+def _with_and_without(title: str, paper: str, without: dict[str, Any]) -> Sheet:
+    base = DoubleDigitConfig(source="mnist", symmetry="O2", method="p-scnn", group="O(2)")
+    rows = {"with": base, "without": replace(base, **without)}
+    return Sheet(title, paper, {(row, "accuracy"): (config, "test_accuracy") for row, config in rows.items()})
+
+
+def _competitive() -> Sheet:
+    """Fourier nonlinearities and heads that are not invariant, beside gates and invariant ones."""
+    cells: dict[Place, tuple[Config, str]] = {}
+    bases: dict[str, tuple[Config, str]] = {
+        "organ": (VolumeConfig(dataset="organ"), "(3)"),
+        "ddmnist_o2": (DoubleDigitConfig(source="mnist", symmetry="O2"), "(2)"),
+    }
+    settings: dict[str, dict[str, Any]] = {"fourier": {"nonlinearity": "fourier", "invariant": False}, "gated": {}}
+    for name, (base, space) in bases.items():
+        for kind, changes in settings.items():
+            column = f"{name}_{kind}"
+            cells["CNN", column] = replace(base, method="cnn"), "test_accuracy"
+            for family in ("SO", "O"):
+                own = replace(base, group=family + space, **changes)
+                rows: dict[str, Config] = {name: replace(own, method=METHODS[name]) for name in ("SCNN", "RPP")}
+                rows |= {f"P-SCNN, L = {n}": replace(own, method="p-scnn", bandlimit=n) for n in (2, 3, 4)}
+                for label, config in rows.items():
+                    cells[f"{family}(n) {label}", column] = config, "test_accuracy"
+    printed = published("competitive")
+    return Sheet("Competitive settings", "competitive", {p: c for p, c in cells.items() if p[1] in printed[p[0]]})
+
+
+def _fractions() -> Sheet:
+    cells: dict[Place, tuple[Config, str]] = {}
+    for dataset in ("organ", "synapse", "nodule"):
+        for row, method in (("CNN", "cnn"), ("SO(3) SCNN", "scnn"), ("SO(3) P-SCNN", "p-scnn")):
+            for fraction in FRACTIONS:
+                config = VolumeConfig(dataset=dataset, method=method, fraction=fraction)
+                cells[f"{row}, {dataset}", f"{fraction:g}"] = config, "test_accuracy"
+    return Sheet("Fewer training volumes", None, cells)
+
+
+SHEETS: dict[str, Callable[[], Sheet]] = {
+    "ddmnist": _digits,
+    "bandlimit": _digit_bandlimits,
+    "align": lambda: _with_and_without("Alignment loss, double digits", "align_ddmnist", {"align_weight": 0.0}),
+    "kl": lambda: _with_and_without("KL divergence, double digits", "kl_ddmnist", {"kl_weight": 0.0}),
+    "medmnist": _volumes,
+    "medmnist-bandlimit": _volume_bandlimits,
+    "smoke": lambda: _flow(SmokeConfig(), "smoke", "Smoke, regenerated"),
+    "smoke-bandlimit": _smoke_bandlimits,
+    "jetflow": lambda: _flow(JetFlowConfig(), "jetflow", "JetFlow"),
+    "competitive": _competitive,
+    "data-ablation": _fractions,
+}
+"""Tables by the name under which ``pscnn reproduce`` knows them."""

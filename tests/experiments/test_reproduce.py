@@ -1,0 +1,205 @@
+"""Tables as lists of runs, the store that finds them, and the runner that makes what is missing."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import statistics
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pscnn.cli import app
+from pscnn.experiments import SHEETS, Store, published, run_missing
+from pscnn.report._sheets import write_rows
+from pscnn.training import ConfigError, DoubleDigitConfig
+
+TINY: dict[str, Any] = {
+    "source": "digits", "size": 28, "width": 0.1, "epochs": 1, "kinds": 2, "train_per_class": 4,
+    "validation_per_class": 2, "test_per_class": 4, "batch_size": 8,
+}  # fmt: skip
+OPTIONS = [word for k, v in TINY.items() for word in (f"--{k.replace('_', '-')}", str(v))]
+
+
+def tiny(**changes: Any) -> DoubleDigitConfig:
+    return DoubleDigitConfig(**{**TINY, **changes})
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+def test_table_1_has_510_runs() -> None:
+    sheet = SHEETS["ddmnist"]()
+    assert (len(sheet.rows), len(sheet.columns)) == (17, 6)
+    runs = sheet.runs(5)
+    assert len(runs) == len(set(runs)) == 510
+    config, key = sheet.cells["SO(2) R-SCNN", "D4"]
+    assert isinstance(config, DoubleDigitConfig)
+    assert (config.method, config.group, config.symmetry, config.source, key) == (
+        "restricted", "SO(2)", "D4", "mnist", "test_accuracy",
+    )  # fmt: skip
+    assert (config.epochs, config.lr, config.batch_size) == (50, 5e-4, 256)
+
+
+@pytest.mark.parametrize("name", [name for name in SHEETS if name not in ("jetflow", "data-ablation")])
+def test_every_cell_stands_beside_a_published_number(name: str) -> None:
+    sheet = SHEETS[name]()
+    assert sheet.paper is not None
+    numbers = published(sheet.paper)
+    assert all(column in numbers[row] for row, column in sheet.cells)
+
+
+def test_tables_can_be_narrowed_and_changed() -> None:
+    sheet = SHEETS["ddmnist"]()
+    assert set(sheet.only(["O2"]).columns) == {"O2"}
+    assert len(sheet.only(["O2"]).cells) == 17
+    few = sheet.only(["CNN", "O(2) P-SCNN", "O2", "SO2"])
+    assert set(few.cells) == {(row, column) for row in ("CNN", "O(2) P-SCNN") for column in ("O2", "SO2")}
+    with pytest.raises(ConfigError, match="no row or column is called 'O3'"):
+        sheet.only(["O3"])
+    changed = few.changed({"epochs": 3})
+    assert {config.epochs for config, _ in changed.cells.values()} == {3}
+    with pytest.raises(ConfigError, match="no run of this table has a setting 'dataset'"):
+        sheet.changed({"dataset": "organ"})
+
+
+def test_cells_are_means_over_seeds() -> None:
+    sheet = SHEETS["ddmnist"]().only(["CNN", "O2"])
+    found = {0: 0.5, 2: 0.7}
+    filled = sheet.fill(3, lambda c: {"test_accuracy": found[c.seed]} if c.seed in found else None)
+    (value,) = filled.values()
+    assert value is not None
+    cell, count = value
+    assert (cell.mean, count) == (pytest.approx(0.6), 2)
+    assert cell.std == pytest.approx(statistics.stdev([0.5, 0.7]))
+    assert cell.paper == (0.649, 0.019)
+    assert cell.differs
+    assert sheet.fill(3, lambda c: None) == {("CNN", "O2"): None}
+
+
+def test_formats() -> None:
+    rows = [["", "a_b"], ["x", "0.1 ± 0.2 | 3"]]
+    assert write_rows(rows, "csv") == ",a_b\nx,0.1 ± 0.2 | 3\n"
+    assert write_rows(rows, "markdown") == "|  | a_b |\n| --- | --- |\n| x | 0.1 ± 0.2 \\| 3 |\n"
+    assert "x & 0.1 $\\pm$ 0.2 $|$ 3 \\\\" in write_rows(rows, "latex")
+    assert write_rows(rows, "text") == "   a_b\nx  0.1 ± 0.2 | 3\n"
+
+
+# -- the store and the runner -----------------------------------------------------------------------
+
+
+def test_every_setting_has_a_place_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    others = [tiny(seed=1), tiny(epochs=2), tiny(lr=1e-3), tiny(symmetry="C4"), tiny(compile=True)]
+    assert len({store.folder(config) for config in [tiny(), *others]}) == 6
+    assert store.folder(tiny()) == store.folder(tiny())
+    assert store.state(tiny()) == "new"
+    with store.lock(tiny()):
+        assert Store(tmp_path).state(tiny()) == "running"
+    assert store.estimate(tiny()) is None
+
+
+def test_what_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    good, bad = tiny(method="cnn"), tiny(method="cnn", source="mnist")  # there is no MNIST in that folder
+    store = Store(tmp_path / "runs")
+    results = run_missing([bad, good], store.root, workers=1, data_dir=tmp_path / "nothing", accelerator="cpu")
+    assert isinstance(results[bad], Exception)
+    assert isinstance(results[good], dict)
+    assert (store.state(bad), store.state(good)) == ("failed", "finished")
+    assert "DataError" in str(store.failure(bad))
+    assert store.code(good)
+    again = store.result(good)
+    assert run_missing([good], store.root, accelerator="cpu")[good] == again  # not run again
+    assert store.estimate(replace(good, epochs=10)) == pytest.approx(10 * again["seconds"], abs=0.6)  # type: ignore[index]
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    config = tiny(method="cnn", epochs=30)
+    alone = run_missing([config], tmp_path / "alone", workers=1, accelerator="cpu")[config]
+    assert isinstance(alone, dict)
+    store = Store(tmp_path / "runs")
+    metrics = store.folder(config) / "metrics.jsonl"
+    before = set(multiprocessing.active_children())
+    results: dict[Any, Any] = {}
+    work = threading.Thread(
+        target=lambda: results.update(run_missing([config], store.root, workers=1, accelerator="cpu"))
+    )
+    work.start()
+    deadline = time.monotonic() + 120
+    while not metrics.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for worker in set(multiprocessing.active_children()) - before:
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+    work.join(240)
+    assert len(metrics.read_text().splitlines()) == 30
+    assert {k: v for k, v in results[config].items() if k != "seconds"} == {
+        k: v for k, v in alone.items() if k != "seconds"
+    }
+
+
+def test_two_runners_share_a_folder(tmp_path: Path) -> None:
+    configs = [tiny(method="cnn", seed=seed) for seed in range(2)]
+    found: list[dict[Any, Any]] = [{}, {}]
+
+    def go(number: int) -> None:
+        found[number] = run_missing(configs, tmp_path, workers=1, accelerator="cpu")
+
+    threads = [threading.Thread(target=go, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(240)
+    assert found[0] == found[1]
+    assert set(found[0]) == set(configs)
+    assert len(list(tmp_path.rglob("result.json"))) == 2
+
+
+def test_the_command(tmp_path: Path) -> None:
+    arguments = ["reproduce", "kl", *OPTIONS, "--seeds", "1", "--workers", "1", "--runs", str(tmp_path)]
+    arguments += ["--accelerator", "cpu", "--only", "without"]
+    planned = CliRunner().invoke(app, [*arguments, "--dry-run"])
+    assert "1 runs: 1 new" in planned.output
+    assert not list(tmp_path.iterdir())
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "0.797 ± 0.015" in done.output  # the paper's
+    assert "not the paper's settings" in done.output
+    (folder,) = (tmp_path / "ddmnist").glob("p-scnn*")
+    listed = CliRunner().invoke(app, ["results", str(tmp_path), "--where", "kl_weight=0.0"])
+    assert folder.name in listed.output
+    compared = CliRunner().invoke(app, ["results", str(tmp_path), "--compare", "method", "--format", "csv"])
+    accuracy = json.loads((folder / "result.json").read_text())["test_accuracy"]
+    assert compared.output == f"method,runs,test accuracy\np-scnn,1,{accuracy:.4f}\n"
+    shutil.rmtree(folder)
+    assert CliRunner().invoke(app, ["results", str(tmp_path)]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "imagenet"], "unknown table 'imagenet'"),
+        (["reproduce", "kl", "--format", "word"], "unknown format 'word'"),
+        (["reproduce", "vectors", "--dry-run"], "takes --runs, --seeds"),
+        (["reproduce", "kl", "--only", "sometimes"], "no row or column is called"),
+        (["results", "nowhere"], "is not a folder"),
+        (["results", ".", "--where", "seed"], "needs a setting and its value"),
+    ],
+)
+def test_wrong_requests(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert message in " ".join(done.output.split())
+
+
+def test_all_tables_are_listed() -> None:
+    listed = CliRunner().invoke(app, ["reproduce", "list"]).output
+    assert all(name in listed for name in (*SHEETS, "vectors", "vectors-3d"))
