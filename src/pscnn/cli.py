@@ -232,6 +232,8 @@ def reproduce(
     only: Annotated[list[str] | None, typer.Option(help="Only this row or column; can be given again.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it may take.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core by default.")] = None,
+    engine: Annotated[str, typer.Option(help="local (processes) or ray (the machines of a Ray cluster).")] = "local",
+    gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,
     form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
@@ -266,7 +268,8 @@ def reproduce(
     if dry_run:
         _show_plan(store, configs, workers)
         return
-    failed = _run_missing(store, configs, workers, data_dir, accelerator)
+    how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
+    failed = _run_missing(store, configs, how)
     text = write_rows(sheet_rows(sheet, sheet.fill(seeds, store.result)), form)
     if form == "text":
         console.print(f"{sheet.title}: mean ± standard deviation (runs) | the paper's", highlight=False)
@@ -307,9 +310,7 @@ def _show_plan(store: Any, configs: list[Any], workers: int | None) -> None:
         console.print(f"about {hours:.1f} hours for the others with {workers or 1} at a time", highlight=False)
 
 
-def _run_missing(
-    store: Any, configs: list[Any], workers: int | None, data_dir: Path | None, accelerator: str
-) -> list[Any]:
+def _run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any]:
     """Run what is not finished with an overview; the runs that failed."""
     from pscnn import experiments
 
@@ -324,9 +325,7 @@ def _run_missing(
             text = f"{len(failed)} failed; " if failed else ""
             progress.update(bar, advance=1, description=f"{text}last: {store.folder(config).name}")
 
-        experiments.run_missing(
-            configs, store.root, workers=workers, data_dir=data_dir, accelerator=accelerator, on_done=done
-        )
+        experiments.run_missing(configs, store.root, **how, on_done=done)
     return failed
 
 

@@ -18,10 +18,12 @@ from filelock import FileLock, Timeout
 
 from pscnn._files import write_whole
 from pscnn._processes import in_processes
-from pscnn.training._config import Config
+from pscnn.experiments._ray import in_ray
+from pscnn.training._config import Config, ConfigError
 
 State = Literal["finished", "running", "started", "failed", "new"]
 BUSY = "busy"
+ENGINES = ("local", "ray")
 ATTEMPTS = 3
 """How often a run is begun whose process was killed."""
 
@@ -152,6 +154,8 @@ def run_missing(
     workers: int | None = None,
     data_dir: str | Path | None = None,
     accelerator: str = "auto",
+    engine: str = "local",
+    gpus: float = 0,
     on_done: Callable[[Config, dict[str, Any] | BaseException], None] = lambda config, result: None,
 ) -> dict[Config, dict[str, Any] | BaseException]:
     """Run what is not finished, in processes; what fails is recorded and the others go on.
@@ -162,14 +166,20 @@ def run_missing(
     Args:
         configs: What should be there in the end.
         root: Folder of the store.
-        workers: Processes; one per core by default. On a GPU several small runs share it.
+        workers: Processes; one per core by default. On a GPU several small runs share it. Ray decides for itself.
         data_dir: Data folder.
         accelerator: "auto", "cpu" or "gpu".
+        engine: "local", processes of this machine, or "ray", the machines of a Ray cluster, which must share the store
+            and the data folder.
+        gpus: With Ray, GPUs per run; a fraction lets several share one.
         on_done: Called with each run and its result, or why it failed.
 
     Returns:
         Every configuration with its result, or the exception that ended it.
     """
+    if engine not in ENGINES:
+        raise ConfigError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
+    root, data_dir = Path(root).absolute(), None if data_dir is None else Path(data_dir).absolute()
     store = Store(root)
     results: dict[Config, dict[str, Any] | BaseException] = {}
     left = []
@@ -196,7 +206,9 @@ def run_missing(
                 on_done(config, result)
 
         if batch:
-            count = min(workers or os.cpu_count() or 1, len(batch))
             jobs = [(config.to_dict(), root, data_dir, accelerator, attempt > 0) for config in batch]
-            in_processes(run_one, jobs, count, keep)
+            if engine == "ray":
+                in_ray(run_one, jobs, keep, gpus=gpus)
+            else:
+                in_processes(run_one, jobs, min(workers or os.cpu_count() or 1, len(batch)), keep)
     return {config: results[config] for config in configs}
