@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
+from pscnn import training
 from pscnn.cli import app
 from pscnn.experiments import SHEETS, Store, published, run_missing
 from pscnn.report._sheets import write_rows
@@ -161,6 +163,27 @@ def test_two_runners_share_a_folder(tmp_path: Path) -> None:
     assert found[0] == found[1]
     assert set(found[0]) == set(configs)
     assert len(list(tmp_path.rglob("result.json"))) == 2
+
+
+def test_a_network_is_tested_on_digits_that_move_otherwise(tmp_path: Path) -> None:
+    config = tiny(method="cnn", symmetry="C1", other_symmetry="O2", test_per_class=20)
+    result = run_missing([config], tmp_path, workers=1, accelerator="cpu")[config]
+    assert isinstance(result, dict)
+    module = training.load(Store(tmp_path).folder(config))
+    for name, key in (("test", "test_accuracy"), ("other", "other_accuracy")):
+        split = config.load(None)[name]
+        with torch.no_grad():
+            right = module(split.images(torch.arange(len(split)), _seed(config))).argmax(1) == split.labels
+        assert result[key] == pytest.approx(right.float().mean().item(), abs=1e-6)
+    splits = config.load(None)
+    assert torch.equal(splits["test"].labels, splits["other"].labels)
+    assert splits["other"].symmetry == "O2"
+
+
+def _seed(config: DoubleDigitConfig) -> int:
+    """Of the only batch of a test split; see ``training.Data``."""
+    stream = 1_000_003 * (2 + 3 * config.seed)
+    return (1_000_003 * stream * 1024) % 2**63
 
 
 def test_the_command(tmp_path: Path) -> None:

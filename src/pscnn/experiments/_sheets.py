@@ -128,6 +128,20 @@ def _digits() -> Sheet:
     return Sheet("Double digits", "ddmnist", cells)
 
 
+def _generalisation() -> Sheet:
+    """Trained on digits at quarter turns and mirrored, tested on those and on digits at any angle."""
+    cells: dict[Place, tuple[Config, str]] = {}
+    base = DoubleDigitConfig(source="mnist", symmetry="D4", other_symmetry="O2")
+    rows: dict[str, Config] = {"CNN": replace(base, method="cnn")}
+    for group in ("SO(2)", "O(2)"):
+        for label in ("R-SCNN", "RPP", "P-SCNN"):
+            rows[f"{group} {label}"] = replace(base, method=METHODS[label], group=group)
+    for row, config in rows.items():
+        for column, result in (("test_D4", "test_accuracy"), ("test_O2", "other_accuracy")):
+            cells[row, column] = config, result
+    return Sheet("Trained on D4 digits", "generalisability", cells)
+
+
 def _levels(group: str, base: Config, levels: tuple[int, ...]) -> dict[str, Config]:
     """The equivariant network, and P-SCNN for several band-limits."""
     own = replace(base, group=group)
@@ -225,6 +239,7 @@ def _fractions() -> Sheet:
 SHEETS: dict[str, Callable[[], Sheet]] = {
     "ddmnist": _digits,
     "bandlimit": _digit_bandlimits,
+    "generalisability": _generalisation,
     "align": lambda: _with_and_without("Alignment loss, double digits", "align_ddmnist", {"align_weight": 0.0}),
     "kl": lambda: _with_and_without("KL divergence, double digits", "kl_ddmnist", {"kl_weight": 0.0}),
     "medmnist": _volumes,

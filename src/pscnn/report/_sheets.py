@@ -16,6 +16,7 @@ from pscnn.training import Config, ConfigError
 FORMATS = ("text", "markdown", "latex", "csv")
 SCORES = {
     "test_accuracy": "test accuracy",
+    "other_accuracy": "on other digits",
     "test_auc": "AUC",
     "future_rmse": "RMSE, later",
     "domain_rmse": "RMSE, other runs",

@@ -117,7 +117,7 @@ class Classification(Learner):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.accuracy = MulticlassAccuracy(config.classes, average="micro")
+        self.accuracy, self.other_accuracy = (MulticlassAccuracy(config.classes, average="micro") for _ in range(2))
         self.confusion = MulticlassConfusionMatrix(config.classes)
         self.auc = MulticlassAUROC(config.classes) if config.dimension == 3 else None
         self.register_buffer("class_weights", torch.ones(config.classes), persistent=False)
@@ -129,14 +129,18 @@ class Classification(Learner):
     def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Accuracy, loss, and the area under the curve."""
         found = {"test_accuracy": metrics["test/accuracy"], "test_loss": metrics["test/loss"]}
+        if "other" in self.config.tests:
+            found["other_accuracy"] = metrics["other/accuracy"]
         return found if self.auc is None else {**found, "test_auc": self.auc.compute().item()}
 
     def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
         x, y = batch
         scores = self.model(x).float()
-        self.accuracy(scores, y)
-        self.log(f"{split}/accuracy", self.accuracy, on_step=False, on_epoch=True)
-        self.log(f"{split}/loss", F.cross_entropy(scores, y), on_epoch=True, batch_size=len(y), sync_dist=True)
+        accuracy = self.other_accuracy if split == "other" else self.accuracy
+        accuracy(scores, y)
+        loss = F.cross_entropy(scores, y)
+        self.log(f"{split}/accuracy", accuracy, on_step=False, on_epoch=True, add_dataloader_idx=False)
+        self.log(f"{split}/loss", loss, on_epoch=True, batch_size=len(y), sync_dist=True, add_dataloader_idx=False)
         return scores
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
@@ -149,9 +153,11 @@ class Classification(Learner):
         if self.auc is not None:
             self.auc.reset()
 
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Accuracy, loss and the confusion matrix."""
-        scores = self._evaluate(batch, "test")
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Accuracy, loss and the confusion matrix; of another split, the accuracy."""
+        scores = self._evaluate(batch, self.config.tests[dataloader_idx])
+        if dataloader_idx > 0:
+            return
         self.confusion.update(scores, batch[1])
         if self.auc is not None:
             self.auc.update(scores, batch[1])
