@@ -16,7 +16,7 @@ import pytest
 from pscnn.experiments import Store, run_missing
 from pscnn.training import ConfigError, DoubleDigitConfig
 
-EPOCHS = 25
+EPOCHS = 12
 CONFIGS = [
     DoubleDigitConfig(
         method="cnn", source=source, size=28, width=0.1, epochs=EPOCHS, kinds=2, train_per_class=4,

@@ -71,6 +71,11 @@ def test_tables_can_be_narrowed_and_changed() -> None:
     assert {config.epochs for config, _ in changed.cells.values()} == {3}
     with pytest.raises(ConfigError, match="no run of this table has a setting 'dataset'"):
         sheet.changed({"dataset": "organ"})
+    with pytest.raises(ConfigError, match="method is what this table compares"):
+        sheet.changed({"method": "cnn"})
+    mixed = SHEETS["competitive"]().changed({"epochs": 3, "fraction": 0.5})
+    assert {config.epochs for config, _ in mixed.cells.values()} == {3}
+    assert {config.method for config, _ in sheet.only(["CNN"]).changed({"group": "C4"}).cells.values()} == {"cnn"}
 
 
 def test_cells_are_means_over_seeds() -> None:
@@ -124,7 +129,7 @@ def test_what_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
-    config = tiny(method="cnn", epochs=30)
+    config = tiny(method="cnn", epochs=12)
     alone = run_missing([config], tmp_path / "alone", workers=1, accelerator="cpu")[config]
     assert isinstance(alone, dict)
     store = Store(tmp_path / "runs")
@@ -142,14 +147,14 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
     work.join(240)
-    assert len(metrics.read_text().splitlines()) == 30
+    assert len(metrics.read_text().splitlines()) == 12
     assert {k: v for k, v in results[config].items() if k != "seconds"} == {
         k: v for k, v in alone.items() if k != "seconds"
     }
 
 
 def test_two_runners_share_a_folder(tmp_path: Path) -> None:
-    configs = [tiny(method="cnn", seed=seed) for seed in range(2)]
+    configs = [tiny(method="cnn")]
     found: list[dict[Any, Any]] = [{}, {}]
 
     def go(number: int) -> None:
@@ -162,7 +167,7 @@ def test_two_runners_share_a_folder(tmp_path: Path) -> None:
         thread.join(240)
     assert found[0] == found[1]
     assert set(found[0]) == set(configs)
-    assert len(list(tmp_path.rglob("result.json"))) == 2
+    assert len(list(tmp_path.rglob("result.json"))) == 1
 
 
 def test_a_network_is_tested_on_digits_that_move_otherwise(tmp_path: Path) -> None:

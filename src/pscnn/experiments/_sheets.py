@@ -77,17 +77,20 @@ class Sheet:
         return replace(self, cells=kept)
 
     def changed(self, settings: Mapping[str, Any]) -> Sheet:
-        """With settings replaced in every cell that has them; a setting that no cell has is an error."""
+        """With settings replaced in every cell that has them; what the table compares cannot be replaced."""
         if not settings:
             return self
         known = {field.name for config, _ in self.cells.values() for field in fields(config)}
         for name in settings:
             if name not in known:
                 raise ConfigError(f"no run of this table has a setting {name!r}")
+            values = {(config.experiment, getattr(config, name, None)) for config, _ in self.cells.values()}
+            if len(values) > len({experiment for experiment, _ in values}):
+                raise ConfigError(f"{name} is what this table compares, or differs between its runs: use --only")
         cells = {}
         for place, (config, result) in self.cells.items():
-            own = {field.name for field in fields(config)}
-            cells[place] = replace(config, **{k: v for k, v in settings.items() if k in own}), result
+            own = {name: value for name, value in settings.items() if hasattr(config, name)}
+            cells[place] = replace(config, **own), result
         return replace(self, cells=cells)
 
     def runs(self, seeds: int) -> list[Config]:

@@ -43,8 +43,12 @@ class Store:
     def folder(self, config: Config) -> Path:
         """Where the run of a configuration is or will be; another value of any setting leads elsewhere."""
         text = json.dumps(config.to_dict(), sort_keys=True)
-        words = (config.method, config.group.replace("(", "").replace(")", ""), config.task, f"seed{config.seed}")
+        words = (self._family(config), config.task, f"seed{config.seed}")
         return self.root / config.experiment / "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:8]])
+
+    @staticmethod
+    def _family(config: Config) -> str:
+        return f"{config.method}-{config.group.replace('(', '').replace(')', '')}"
 
     def lock(self, config: Config) -> FileLock:
         """Held by whoever works on a run."""
@@ -87,8 +91,7 @@ class Store:
     def estimate(self, config: Config) -> float | None:
         """Seconds that a run may take: as finished ones of its experiment, method and group took per epoch, if any."""
         rates = []
-        folder = self.folder(config)
-        for path in folder.parent.glob(f"{folder.name.split('-' + config.task)[0]}-*/result.json"):
+        for path in (self.root / config.experiment).glob(f"{self._family(config)}-*/result.json"):
             found = _read(path)
             if found is not None and found["epochs"]:
                 rates.append(found["seconds"] / found["epochs"])
