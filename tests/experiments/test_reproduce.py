@@ -125,7 +125,7 @@ def test_what_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     assert store.code(good)
     again = store.result(good)
     assert run_missing([good], store.root, accelerator="cpu")[good] == again  # not run again
-    assert store.estimate(replace(good, epochs=10)) == pytest.approx(10 * again["seconds"], abs=0.6)  # type: ignore[index]
+    assert Store(store.root).estimate(replace(good, epochs=10)) == pytest.approx(10 * again["seconds"], abs=0.6)  # type: ignore[index]
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:

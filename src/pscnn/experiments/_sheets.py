@@ -45,13 +45,11 @@ class Sheet:
         title: What it compares.
         paper: Name of the published table, or None.
         cells: The configuration of every cell, of the first seed, and the result that it shows.
-        higher_is_better: Whether more of it is better.
     """
 
     title: str
     paper: str | None
     cells: Mapping[Place, tuple[Config, str]]
-    higher_is_better: bool = True
 
     @property
     def rows(self) -> list[str]:
@@ -189,7 +187,7 @@ def _flow(base: Config, paper: str, title: str) -> Sheet:
     for label, method in FLOWS.items():
         for column in ("future", "domain"):
             cells[label, column] = replace(base, method=method), f"{column}_rmse"
-    return Sheet(title, paper, cells, higher_is_better=False)
+    return Sheet(title, paper, cells)
 
 
 def _smoke_bandlimits() -> Sheet:
@@ -198,7 +196,7 @@ def _smoke_bandlimits() -> Sheet:
         for column in ("future", "domain"):
             config = SmokeConfig(method="p-scnn", group="SO(2)", bandlimit=level)
             cells[f"P-SCNN, L = {level}", column] = config, f"{column}_rmse"
-    return Sheet("Band-limits, smoke, SO(2)", "smoke_bandlimit", cells, higher_is_better=False)
+    return Sheet("Band-limits, smoke, SO(2)", "smoke_bandlimit", cells)
 
 
 def _with_and_without(title: str, paper: str, without: dict[str, Any]) -> Sheet:

@@ -39,16 +39,13 @@ class Store:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
+        self._rates: dict[tuple[str, str], float | None] = {}
 
     def folder(self, config: Config) -> Path:
         """Where the run of a configuration is or will be; another value of any setting leads elsewhere."""
         text = json.dumps(config.to_dict(), sort_keys=True)
-        words = (self._family(config), config.task, f"seed{config.seed}")
+        words = (config.family, config.task, f"seed{config.seed}")
         return self.root / config.experiment / "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:8]])
-
-    @staticmethod
-    def _family(config: Config) -> str:
-        return f"{config.method}-{config.group.replace('(', '').replace(')', '')}"
 
     def lock(self, config: Config) -> FileLock:
         """Held by whoever works on a run."""
@@ -90,12 +87,13 @@ class Store:
 
     def estimate(self, config: Config) -> float | None:
         """Seconds that a run may take: as finished ones of its experiment, method and group took per epoch, if any."""
-        rates = []
-        for path in (self.root / config.experiment).glob(f"{self._family(config)}-*/result.json"):
-            found = _read(path)
-            if found is not None and found["epochs"]:
-                rates.append(found["seconds"] / found["epochs"])
-        return config.epochs * statistics.mean(rates) if rates else None
+        key = config.experiment, config.family
+        if key not in self._rates:  # a plan asks for hundreds of runs
+            found = map(_read, (self.root / config.experiment).glob(f"{config.family}-*/result.json"))
+            rates = [one["seconds"] / one["epochs"] for one in found if one is not None]
+            self._rates[key] = statistics.mean(rates) if rates else None
+        rate = self._rates[key]
+        return None if rate is None else config.epochs * rate
 
 
 def _read(path: Path) -> dict[str, Any] | None:

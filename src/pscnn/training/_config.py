@@ -98,6 +98,11 @@ class Config:
         """Splits to test on; the first is the one that counts."""
         return ("test",)
 
+    @property
+    def family(self) -> str:
+        """Method and group, for folders' names."""
+        return f"{self.method}-{self.group.replace('(', '').replace(')', '')}"
+
     # -- what follows ---------------------------------------------------------------------------------------------
 
     def build(self) -> nn.Module:

@@ -128,7 +128,7 @@ def new_folder(root: str | Path, name: str) -> Path:
 
 def start(config: Config, root: str | Path = "runs", name: str | None = None) -> Path:
     """Make a run's folder with its configuration and versions, and return it."""
-    name = name or f"{config.method}-{config.group.replace('(', '').replace(')', '')}-{config.task}"
+    name = name or f"{config.family}-{config.task}"
     return describe(new_folder(Path(root) / config.experiment, f"{name}-seed{config.seed}"), config)
 
 
