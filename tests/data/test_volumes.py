@@ -114,44 +114,38 @@ def test_unknown_volumes_are_named() -> None:
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-def moments(images: torch.Tensor) -> torch.Tensor:
-    """The third-order pseudo-scalar of a volume: changes its sign under reflections, and under nothing else."""
-    size = images.shape[-1]
+def spread(volumes: torch.Tensor) -> torch.Tensor:
+    """How wide a body is at every height, (B, size)."""
+    size = volumes.shape[-1]
     grid = (2 * torch.arange(size) + 1) / size - 1
-    mass = (images[:, 0] + 1) / 2
-    z, y, x = torch.meshgrid(grid, grid, grid, indexing="ij")
-    points = torch.stack([x, y, z], -1)
-    total = mass.sum((1, 2, 3)).view(-1, 1)
-    centre = torch.einsum("bkji,kjic->bc", mass, points) / total
-    away = points - centre.view(-1, 1, 1, 1, 3)
-    square = (away**2).sum(-1, keepdim=True)
-    second = torch.einsum("bkji,bkjic,bkjid->bcd", mass, away, away) / total[:, :, None]
-    third = torch.einsum("bkji,bkjil,bkjic->bc", mass, square, away) / total
-    once = torch.einsum("bcd,bd->bc", second, third)
-    twice = torch.einsum("bcd,bd->bc", second, once)
-    return torch.linalg.det(torch.stack([third, once, twice], 1))
+    mass = (volumes[:, 0] + 1) / 2
+    return (mass * (grid**2 + grid[:, None] ** 2)).sum((2, 3)) / mass.sum((2, 3))
 
 
-def test_handedness_is_the_class_of_the_chiral_variant_and_of_no_other() -> None:
-    for variant in shapes3d.VARIANTS:
-        shapes = shapes3d.Shapes(60, variant, size=28)
-        sign = moments(shapes.images(torch.arange(60), seed=1)) > 0
-        own = sign == (shapes.labels == 1)
-        if variant == "chiral":
-            assert own.float().mean() in (0.0, 1.0)
-        elif variant != "any":
-            assert sign.float().mean() in (0.0, 1.0)  # always the same hand
-        else:
-            three = sign[shapes.labels == 0]
-            assert 0.2 < three.float().mean() < 0.8  # either hand
+def test_the_two_hands_are_mirror_images() -> None:
+    shapes = shapes3d.Shapes(8, "chiral", size=16)
+    left = shapes.images(torch.arange(8), seed=1)
+    shapes.labels = 1 - shapes.labels
+    torch.testing.assert_close(shapes.images(torch.arange(8), seed=1), left.flip(2, 3, 4))
+    upright = shapes3d._draw(shapes3d._body(torch.zeros(1), "chiral"), 16)
+    for axes in ((2,), (3,), (4,), (2, 3, 4)):  # no mirror leaves a body as it is
+        assert (upright.flip(axes) - upright).abs().max() > 1
+
+
+def test_any_body_comes_in_both_hands_and_the_spiral_is_its_own_mirror_image() -> None:
+    shapes = shapes3d.Shapes(200, "any", size=16)
+    generator = torch.Generator().manual_seed(0)
+    mirrored = torch.linalg.det(shapes3d._poses(shapes.labels, "any", generator)) < 0
+    assert 0.3 < mirrored[shapes.labels == 0].float().mean() < 0.7
+    spiral = shapes3d._draw(shapes3d._body(torch.ones(1), "any"), 16)
+    torch.testing.assert_close(spiral.flip(2), spiral)
 
 
 def test_the_axis_variant_stands_upright_or_on_its_head() -> None:
     shapes = shapes3d.Shapes(40, "axis", size=16)
-    mass = (shapes.images(torch.arange(40), seed=0)[:, 0] + 1) / 2
-    height = torch.linspace(-1, 1, 16)
-    up = (mass.sum((2, 3)) * height).sum(1) > 0
-    assert torch.equal(up, shapes.labels == 0)
+    width = spread(shapes.images(torch.arange(40), seed=0))
+    narrow_above = width[:, 4] > width[:, 11]
+    assert torch.equal(narrow_above, shapes.labels == 0)
 
 
 def test_bodies_depend_on_their_seed_alone() -> None:

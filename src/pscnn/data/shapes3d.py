@@ -1,12 +1,12 @@
-"""Volumes whose symmetries are known: bodies of three arms, drawn exactly at any pose, with no download.
+"""Volumes whose symmetries are known: coils of wire, drawn exactly at any pose, with no download.
 
-A body has three perpendicular arms of different lengths, so it has no symmetry of its own and is either left- or
-right-handed. What its class depends on is the variant's:
+A body is a helix that narrows towards one end, so it has no symmetry of its own and is either left- or right-handed.
+What its class depends on is the variant's:
 
 ========  ===================================================================  ==================================
 variant   the two classes                                                      kept by
 ========  ===================================================================  ==================================
-any       three arms, or the same balls in two arms; any pose and handedness   O(3)
+any       a helix, or a flat spiral of the same turns; any pose and hand       O(3)
 chiral    left- or right-handed; any rotation                                  SO(3)
 axis      upright or upside down; turned about z                               rotations about z
 fixed     upright or turned by 180° about x, up to 10°                         the identity (within 10°)
@@ -26,11 +26,13 @@ __all__ = ["SIZES", "VARIANTS", "Shapes", "load"]
 
 VARIANTS = ("any", "chiral", "axis", "fixed")
 SIZES = (16, 28)
-ARMS = (0.85, 0.6, 0.4)
-"""Lengths of the arms as shares of half the side."""
-BALLS = 4
-"""Balls along every arm."""
-RADIUS = 0.11
+BALLS = 18
+"""Balls along the wire."""
+TURNS = 1.5
+RADII = (0.6, 0.25)
+"""Of the coil at its two ends, as shares of half the side."""
+HALF_LENGTH = 0.65
+THICKNESS = 0.11
 JITTER = 0.03
 TILT = math.radians(10)
 
@@ -62,7 +64,7 @@ class Shapes:
 
         Args:
             rows: Indices; volumes are made on their device.
-            seed: Seeds poses and noise.
+            seed: Seeds poses and the jitter of the wire.
         """
         device = rows.device
         if self.labels.device != device:
@@ -70,7 +72,7 @@ class Shapes:
         generator = torch.Generator(device).manual_seed(seed)
         labels = self.labels[rows]
         centres = _body(labels, self.variant) + JITTER * torch.randn(
-            len(rows), 3 * BALLS, 3, device=device, generator=generator
+            len(rows), BALLS, 3, device=device, generator=generator
         )
         centres = centres @ _poses(labels, self.variant, generator).transpose(1, 2)
         return _draw(centres, self.size)
@@ -92,16 +94,15 @@ def load(
 
 def _body(labels: Tensor, variant: str) -> Tensor:
     """The balls of every body before it is posed, shape (B, balls, 3)."""
-    steps = torch.arange(1, BALLS + 1, device=labels.device) / BALLS
-    arms = torch.zeros(3, BALLS, 3, device=labels.device)
-    for axis, length in enumerate(ARMS):
-        arms[axis, :, axis] = length * steps
-    body = arms.reshape(-1, 3).expand(len(labels), -1, -1)
+    t = torch.linspace(-1, 1, BALLS, device=labels.device)
+    radius = RADII[0] + (RADII[1] - RADII[0]) * (t + 1) / 2
+    angle = math.pi * TURNS * t
+    helix = torch.stack([radius * angle.cos(), radius * angle.sin(), HALF_LENGTH * t], 1)
+    bodies = helix.expand(len(labels), -1, -1)
     if variant != "any":
-        return body
-    flat = arms.clone()
-    flat[2] = arms[2].roll(-1, 1).neg()  # the third arm from z to −y: a flat body, which is its own mirror image
-    return torch.where(labels.view(-1, 1, 1) == 1, flat.reshape(-1, 3), body)
+        return bodies
+    spiral = helix * torch.tensor([1.0, 1.0, 0.0], device=labels.device)  # flat, so it is its own mirror image
+    return torch.where(labels.view(-1, 1, 1) == 1, spiral, bodies)
 
 
 def _poses(labels: Tensor, variant: str, generator: torch.Generator) -> Tensor:
@@ -137,5 +138,5 @@ def _rotations(quaternions: Tensor) -> Tensor:
 def _draw(centres: Tensor, size: int) -> Tensor:
     """Gaussian balls at (B, balls, 3) in a cube from −1 to 1; the last axis of the volume is x, as in images."""
     grid = (2 * torch.arange(size, device=centres.device) + 1) / size - 1
-    x, y, z = torch.exp(-((grid - centres[..., None]) ** 2) / (2 * RADIUS**2)).unbind(2)
+    x, y, z = torch.exp(-((grid - centres[..., None]) ** 2) / (2 * THICKNESS**2)).unbind(2)
     return torch.einsum("bpk,bpj,bpi->bkji", z, y, x).clamp(max=1)[:, None] * 2 - 1

@@ -134,19 +134,19 @@ class Blur(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (along,) = ctx.saved_tensors
-        g = gradients[0]
-        taps = -(-len(along) // ctx.stride)
+        g, stride, size = gradients[0], ctx.stride, len(along)
         for axis in range(2, g.ndim):
-            # Input j = s·m + a met output m − u through the tap s·u + a: for each a, a short sum over u.
-            size = ctx.sizes[axis]
-            count = -(-(size + 2 * ctx.padding) // ctx.stride)
-            before, after = taps - 1, max(0, count - g.shape[axis])
-            around = F.pad(g, (*[0] * (2 * (g.ndim - 1 - axis)), before, after))
-            phases = []
-            for a in range(ctx.stride):
-                weights = along[a :: ctx.stride]
-                phases.append(_sum(weights, [around.narrow(axis, before - u, count) for u in range(len(weights))]))
-            g = torch.stack(phases, axis + 1).flatten(axis, axis + 1).narrow(axis, ctx.padding, size)
+            # Input j = s·m + a − padding met output m − u through the tap s·u + a: a short sum over u. The entries are
+            # picked one by one, since some versions of the compiler misread maps that are put together and flattened.
+            j = torch.arange(ctx.padding, ctx.padding + ctx.sizes[axis], device=g.device)
+            terms = []
+            for u in range(-(-size // stride)):
+                tap, output = stride * u + j % stride, j // stride - u
+                met = (tap < size) & (output >= 0) & (output < g.shape[axis])
+                weight = torch.where(met, along[tap.clamp(max=size - 1)], 0)
+                chosen = g.index_select(axis, output.clamp(0, g.shape[axis] - 1))
+                terms.append(chosen * weight.view(-1, *[1] * (g.ndim - 1 - axis)))
+            g = sum(terms[1:], terms[0])
         return g, None, None, None
 
 

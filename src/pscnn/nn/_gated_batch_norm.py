@@ -18,10 +18,6 @@ from pscnn.nn._fast import channels_last, fast_layout
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
-ONE_PASS = False
-"""Whether networks compiled for a GPU use the kernels below. They agree with autograd in Triton's interpreter and alone
-on a GPU; inside a whole compiled network their gradients have not been confirmed, so they wait."""
-
 
 class GatedBatchNorm(ConstantsModule):
     """``BatchNorm`` followed by ``GatedNonlinearity``.
@@ -86,8 +82,7 @@ class GatedBatchNorm(ConstantsModule):
 
     def _in_one_pass(self, x: Tensor) -> bool:
         return (
-            ONE_PASS
-            and isinstance(x, Tensor)
+            isinstance(x, Tensor)
             and fast_layout(x)
             and self._equal
             and x.ndim > 2
