@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from scipy.linalg import expm, logm
 from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
@@ -207,11 +206,15 @@ class Likelihood(ConstantsModule):
             here = self.grid()[0][int(values.argmax())]
             best = float((sample(here[None]) @ logits)[0])
         # Steps along one-parameter subgroups through random elements near the identity; finite groups have none.
-        steps = [logm(r).real for r in base.near_identity(8, seed=1)]
-        steps = [sign * step / np.linalg.norm(step) for step in steps for sign in (1, -1)]
+        near = np.asarray(base.near_identity(8, seed=1)).reshape(-1, *here.shape)
+        turns = near - near.transpose(0, 2, 1)  # a rotation's logarithm, up to a factor
+        turns = turns / np.linalg.norm(turns, axis=(1, 2), keepdims=True)
+        turns = np.concatenate([turns, -turns])
+        rates, axes = np.linalg.eigh(1j * turns)
         length = 0.1
-        while steps and length > 1e-6:
-            around = here @ np.stack([expm(length * step) for step in steps])
+        while len(turns) and length > 1e-6:
+            steps = (axes * np.exp(-1j * length * rates)[:, None]) @ axes.conj().transpose(0, 2, 1)
+            around = here @ steps.real
             values = sample(around) @ logits
             if values.max() > best + 1e-12:
                 here, best = around[values.argmax()], float(values.max())
