@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._conv import Conv2d, Conv3d, Linear
+from pscnn.nn._convert import convert
 from pscnn.nn._export import export
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
@@ -30,5 +31,6 @@ __all__ = [
     "Restriction",
     "SteerableMap",
     "Upsample",
+    "convert",
     "export",
 ]

@@ -1,0 +1,471 @@
+"""Plain networks and their partially equivariant versions."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import grid_elements
+from torch import Tensor
+from torch import nn as tnn
+
+import pscnn
+from pscnn import FieldType, nn
+from pscnn.groups import O2, SO2, SO3, C, D, Group
+
+
+class Block(tnn.Module):
+    """The usual residual block, its nonlinearity shared and in place."""
+
+    def __init__(self, source: int, target: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = tnn.Conv2d(source, target, 3, stride, 1, bias=False)
+        self.bn1 = tnn.BatchNorm2d(target)
+        self.relu = tnn.ReLU(inplace=True)
+        self.conv2 = tnn.Conv2d(target, target, 3, 1, 1, bias=False)
+        self.bn2 = tnn.BatchNorm2d(target)
+        self.downsample = None
+        if stride > 1 or source != target:
+            self.downsample = tnn.Sequential(tnn.Conv2d(source, target, 1, stride, bias=False), tnn.BatchNorm2d(target))
+
+    def forward(self, x: Tensor) -> Tensor:
+        skip = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += skip
+        return self.relu(out)
+
+
+class ResNet(tnn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = tnn.Conv2d(3, 8, 5, 2, 2, bias=False)
+        self.bn1 = tnn.BatchNorm2d(8)
+        self.relu = tnn.ReLU(inplace=True)
+        self.maxpool = tnn.MaxPool2d(3, 2, 1)
+        self.layer1 = tnn.Sequential(Block(8, 8, 1), Block(8, 8, 1))
+        self.layer2 = tnn.Sequential(Block(8, 16, 2))
+        self.avgpool = tnn.AdaptiveAvgPool2d((1, 1))
+        self.fc = tnn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.avgpool(self.layer2(self.layer1(x)))
+        return self.fc(torch.flatten(x, 1))
+
+
+class Functional(tnn.Module):
+    """Without normalisation, by functions, concatenating, with a head of several layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = tnn.Conv2d(3, 8, 3, padding=1)
+        self.conv2 = tnn.Conv2d(8, 8, 3, padding="same", dilation=2)
+        self.conv3 = tnn.Conv2d(16, 12, 3, padding=1, padding_mode="reflect")
+        self.drop = tnn.Dropout2d(0.2)
+        self.fc1, self.norm, self.fc2 = tnn.Linear(12, 7), tnn.BatchNorm1d(7), tnn.Linear(7, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.elu(F.max_pool2d(self.conv1(x - 0.5), 3, 2))
+        y = F.leaky_relu(self.conv2(x), 0.2)
+        x = torch.cat([0.5 * x, F.interpolate(F.avg_pool2d(y, 3, 2, 1), size=x.shape[2:])], dim=1)
+        x = F.gelu(self.drop(self.conv3(x))).mean((-2, -1))
+        x = F.dropout(x, 0.3, training=self.training)
+        return F.log_softmax(self.fc2(F.relu(self.norm(self.fc1(x)))), 1)
+
+
+class PreActivation(tnn.Module):
+    """Nonlinearities that come after no convolution: those need gates of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = tnn.Conv2d(3, 8, 3, padding=1)
+        self.norms = tnn.ModuleList([tnn.BatchNorm2d(8), tnn.BatchNorm2d(16)])
+        self.convs = tnn.ModuleList([tnn.Conv2d(8, 8, 3, padding=1), tnn.Conv2d(16, 8, 3, padding=1)])
+        self.last = tnn.Conv2d(8, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        y = self.convs[0](F.silu(self.norms[0](x)))
+        x = x + self.convs[1](torch.relu(self.norms[1](torch.cat([x, y], 1))))
+        return self.last(x).mean((2, 3))
+
+
+class Volumes(tnn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = tnn.Sequential(
+            tnn.Conv3d(1, 9, 3, stride=2), tnn.BatchNorm3d(9), tnn.ReLU(), tnn.AvgPool3d(2), tnn.Dropout3d(0.1)
+        )
+        self.skip = tnn.Conv3d(9, 9, 3, padding=1)
+        self.head = tnn.Linear(9, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.features(x)
+        x = torch.tanh(x + self.skip(x))
+        x = F.adaptive_avg_pool3d(x, 1)
+        return self.head(x.view(x.size(0), -1))
+
+
+def randomise(model: tnn.Module, scale: float) -> None:
+    """Running statistics, shifts and scales as after training; densities as after learning."""
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm):
+                module.running_mean.normal_()
+                module.running_var.uniform_(0.5, 1.5)
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_()
+        for likelihood in pscnn.likelihoods(model).values():
+            likelihood.coefficients.normal_(0, scale)
+
+
+def errors(model: tnn.Module, x: Tensor, group: Group) -> Tensor:
+    """By how much outputs change under the group's symmetries of the grid."""
+    return pscnn.equivariance_error(model, x, grid_elements(group))
+
+
+CASES: list[tuple[Callable[[], tnn.Module], Group, str, int]] = [
+    (ResNet, O2(), "irreps", 25),
+    (ResNet, SO2(), "irreps", 25),
+    (ResNet, C(4), "regular", 25),
+    (ResNet, D(4), "regular", 25),
+    (ResNet, D(4), "irreps", 25),
+    (Functional, O2(), "irreps", 15),
+    (Functional, C(4), "regular", 15),
+    (PreActivation, O2(), "irreps", 9),
+    (Volumes, SO3(), "irreps", 11),
+]
+
+
+@pytest.mark.parametrize(("network", "group", "fields", "size"), CASES)
+def test_invariant_until_densities_are_learnt(
+    network: Callable[[], tnn.Module], group: Group, fields: str, size: int
+) -> None:
+    plain = network()
+    before = copy.deepcopy(plain.state_dict())
+    model = nn.convert(plain, group, fields=fields)  # type: ignore[arg-type]
+    assert all(torch.equal(value, before[name]) for name, value in plain.state_dict().items())
+    assert model.training
+    channels = 1 if group.dimension == 3 else 3
+    x = torch.randn(2, channels, *(size,) * group.dimension)
+    model(x).square().sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+    model.double().eval()
+    x = x.double()
+    assert model(x).shape == plain.eval()(x.float()).shape
+    randomise(model, 0)
+    assert errors(model, x, group).max() < 1e-10
+    randomise(model, 0.7)
+    assert errors(model, x, group).max() > 1e-4
+
+
+def test_the_library_works_on_it() -> None:
+    model = nn.convert(ResNet(), O2(), bandlimit=1, alignment="soft")
+    randomise(model, 0.5)
+    x = torch.randn(2, 3, 17, 17)
+    model(x)
+    y = model.eval()(x)
+    terms = pscnn.regularization(model)
+    assert terms.alignment > 0
+    assert terms.kl > 0
+    names = list(pscnn.likelihoods(model))
+    assert names[:3] == ["conv1", "layer1.0.conv1", "layer1.0.conv2"]
+    assert "layer2.0.downsample.0" in names
+    assert names[-1] == "invariant"
+    assert all(likelihood.bandlimit == 1 for likelihood in pscnn.likelihoods(model).values())
+    assert "(layer2.0.conv1)" in pscnn.summary(model)
+    assert pscnn.layer_errors(model, x, grid_elements(O2())[:2], on_grid=False)["conv1"].error.shape == (2,)
+
+    plain = nn.export(model)
+    torch.testing.assert_close(plain(x), y, rtol=1e-4, atol=1e-5)
+    assert not [m for m in plain.modules() if type(m).__module__.startswith("pscnn")]
+    stored = io.BytesIO()
+    torch.save(plain, stored)
+    assert b"pscnn" not in stored.getvalue()
+
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.testing.assert_close(other(x), y)
+        assert other.state_dict().keys() == model.state_dict().keys()
+    fresh = nn.convert(ResNet(), O2(), bandlimit=1).eval()
+    fresh.load_state_dict(model.state_dict())
+    torch.testing.assert_close(fresh(x), y)
+
+
+def test_densities_can_be_aligned() -> None:
+    model = nn.convert(PreActivation(), D(4), fields="regular").eval()  # finite: no search between elements
+    randomise(model, 0.7)
+    x = torch.randn(2, 3, 9, 9)
+    y = model(x)
+    assert pscnn.regularization(model).alignment > 0.1
+    pscnn.align(model)
+    assert pscnn.regularization(model).alignment < 1e-6
+    torch.testing.assert_close(model(x), y, rtol=1e-4, atol=1e-4)
+
+
+def test_layers_become_what_they_should() -> None:
+    model = nn.convert(ResNet(), O2())
+    kinds = {name: type(module).__name__ for name, module in model.named_modules()}
+    assert kinds["bn1"] == "GatedBatchNorm"
+    assert "relu" not in kinds
+    assert kinds["maxpool"] == "AvgPoolAntialiased"
+    assert kinds["layer1.0.bn2"] == "BatchNorm"  # its features are added to others before the nonlinearity
+    assert kinds["layer1.0.relu"] == "GatedNonlinearity"
+    assert "layer1.0.zero_gates" in kinds
+    assert "layer2.0.zero_gates" not in kinds  # the skip connection has gates of its own
+    assert kinds["invariant"] == "Linear"
+    assert model.get_submodule("layer1.0.conv2").out_type.size == 6 + 4  # type: ignore[union-attr]
+    assert model.get_submodule("layer2.0.relu").out_type.size == 18  # type: ignore[union-attr]
+
+    regular = nn.convert(ResNet(), D(4), fields="regular")
+    assert isinstance(regular.get_submodule("layer1.0.relu"), tnn.ReLU)
+    assert regular.get_submodule("layer2.0.conv1").out_type == FieldType(D(4), 2 * [D(4).regular])  # type: ignore[union-attr]
+
+    own = nn.convert(PreActivation(), O2())
+    assert [name for name in pscnn.likelihoods(own) if name.endswith("gates")] == ["silu.gates", "relu.gates"]
+    assert not own.get_submodule("last").out_type.irreps[0].index[0]  # type: ignore[union-attr]
+    assert "invariant" not in dict(own.named_modules())  # the last convolution makes scalars already
+
+
+def test_the_head_is_kept() -> None:
+    plain = Functional().eval()
+    model = nn.convert(plain, C(4))
+    assert not model.training
+    for name in ("fc1", "fc2"):
+        torch.testing.assert_close(getattr(model, name).weight, getattr(plain, name).weight)
+        assert getattr(model, name).weight is not getattr(plain, name).weight
+    x = torch.randn(2, 3, 9, 9)
+    torch.testing.assert_close(model(x), model(x))  # no dropout
+    model.train()
+    assert not torch.allclose(model(x), model(x))
+
+
+def test_signals_keep_their_size_without_normalisation() -> None:
+    layers: list[tnn.Module] = []
+    for _ in range(6):
+        layers += [tnn.Conv2d(24, 24, 3, padding=1, padding_mode="circular"), tnn.ReLU()]
+    x = torch.randn(2, 24, 8, 8)
+    for group, fields in ((O2(), "irreps"), (C(4), "regular")):
+        model = nn.convert(tnn.Sequential(*layers[:-1]), group, fields=fields)  # type: ignore[arg-type]
+        assert 0.2 < model(x).std() < 5
+
+
+@pytest.mark.parametrize("function", ["sigmoid", "none"])
+def test_images_out_are_scalars_or_what_is_asked_for(function: str) -> None:
+    layers: list[tnn.Module] = [tnn.Conv2d(2, 12, 3, padding=1), tnn.ReLU(), tnn.Upsample(11)]
+    layers += [tnn.Conv2d(12, 2, 3, padding=1)]
+    plain = tnn.Sequential(*layers, *([tnn.Sigmoid()] if function == "sigmoid" else []))
+    H = O2()
+    x = torch.randn(2, 2, 7, 7)
+    model = nn.convert(plain, H)
+    scalars = FieldType(H, 2 * [H.trivial])
+    assert model.get_submodule("3").out_type == scalars  # type: ignore[union-attr]
+    pscnn.testing.assert_equivariant(model, x, grid_elements(H), in_type=scalars, out_type=scalars)
+    y = model(x)
+    assert y.shape == (2, 2, 11, 11)
+    if function == "sigmoid":
+        assert y.min() >= 0
+        assert y.max() <= 1
+    else:
+        vectors = FieldType(H, [H.vector])
+        model = nn.convert(plain, H, in_type=vectors, out_type=vectors)
+        pscnn.testing.assert_equivariant(model, x, grid_elements(H), in_type=vectors, out_type=vectors)
+
+
+class Denoiser(tnn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = tnn.Sequential(tnn.Conv2d(2, 12, 3, padding=1), tnn.BatchNorm2d(12), tnn.PReLU(12))
+        self.up = tnn.Conv2d(12, 2, 3, padding=1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.down(x)
+        return x - self.up(y), y
+
+
+def test_residuals_of_the_input_and_several_outputs() -> None:
+    x = torch.randn(2, 2, 7, 7)
+    model = nn.convert(Denoiser(), SO2()).eval()
+    difference, features = model(x)
+    assert difference.shape == x.shape
+    assert features.shape == (2, 12, 7, 7)
+    assert isinstance(model.get_submodule("to_output"), nn.Conv2d)
+    for turned, y in zip(model(x.rot90(1, (2, 3))), (difference, features), strict=True):
+        torch.testing.assert_close(turned, y.rot90(1, (2, 3)), rtol=1e-4, atol=1e-5)
+
+
+def test_even_windows_halve_even_sizes() -> None:
+    pool = tnn.Sequential(tnn.Conv2d(1, 4, 1), tnn.MaxPool2d(2), tnn.MaxPool2d(5, 4, 2))
+    for size in (16, 28):
+        x = torch.zeros(1, 1, size, size)
+        assert nn.convert(pool, C(4))(x).shape == pool(x).shape
+    x = torch.randn(1, 1, 17, 17)
+    model = nn.convert(pool, C(4))
+    assert model(x).shape[-1] == 3
+    torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)))
+
+
+class Unusual(tnn.Module):
+    """Much of what cannot be converted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.even = tnn.Conv2d(1, 8, 4)
+        self.depthwise = tnn.Sequential(tnn.Conv2d(8, 8, 3, groups=8), tnn.GroupNorm(2, 8))
+        self.oblong = tnn.Conv2d(8, 8, (1, 3))
+        self.up = tnn.ConvTranspose2d(8, 8, 2, 2)
+        self.scale = tnn.Parameter(torch.ones(8, 1, 1))
+        self.fine = tnn.Conv2d(8, 8, 3)
+        self.fc = tnn.Linear(8 * 25, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.depthwise(self.even(x)))
+        x = self.up(self.oblong(x)) * self.scale
+        x = self.fine(x)[:, :8] + x.permute(0, 1, 3, 2)
+        return self.fc(x.flatten(1))
+
+
+def test_everything_that_cannot_be_converted_is_named() -> None:
+    with pytest.raises(ValueError, match="Unusual cannot be converted") as caught:
+        nn.convert(Unusual(), O2())
+    lines = str(caught.value).splitlines()[1:]
+    expected = [
+        "- even (Conv2d): kernel size 4 has no centre; use 3 or 5",
+        "- depthwise.0 (Conv2d): groups=8 would split fields",
+        "- depthwise.1 (GroupNorm): has no counterpart; use BatchNorm2d",
+        "- oblong (Conv2d): kernel size, stride",
+        "- up (ConvTranspose2d): has no counterpart; use Upsample",
+        "- mul() in forward: only products with numbers",
+        "- getitem() in forward: is not known to commute",
+        "- permute() in forward: is not known to commute",
+    ]
+    assert len(lines) == len(expected)
+    for line, start in zip(lines, expected, strict=True):
+        assert line.startswith(start)
+
+
+class Branches(tnn.Module):
+    def __init__(self, on: str) -> None:
+        super().__init__()
+        self.conv, self.on = tnn.Conv2d(1, 4, 3), on
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        if (x.sum() > 0) if self.on == "values" else self.training:
+            x = x * 2
+        return x
+
+
+class Excitation(tnn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = tnn.Conv2d(1, 8, 3), tnn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        return x * self.fc(x.mean((2, 3))).view(x.size(0), -1, 1, 1)
+
+
+class Pair(tnn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = tnn.Conv2d(1, 8, 3)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.conv(x) + self.conv(y)
+
+
+def layers(*parts: tnn.Module) -> tnn.Module:
+    return tnn.Sequential(tnn.Conv2d(1, 8, 3), *parts)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (Branches("values"), {}, "Branches cannot be traced by torch.fx: .*depends on values"),
+        (Branches("mode"), {}, "differs between train and eval"),
+        (layers(tnn.Flatten(), tnn.Linear(8 * 25, 3)), {}, r"2 \(Linear\): sees 200 features of 8 channels.*pool all"),
+        (layers(tnn.Linear(8, 3)), {}, "acts on a feature map"),
+        (layers(tnn.Conv2d(6, 8, 3)), {}, r"1 \(Conv2d\): expects 6 channels, gets 8"),
+        (layers(tnn.PReLU(8)), {"fields": "regular", "group": C(4), "frequency": 1}, None),
+        (layers(tnn.PReLU(8), tnn.Conv2d(8, 2, 1)), {"fields": "regular", "group": C(4)}, "one slope per channel"),
+        (layers(tnn.MaxPool2d((1, 2))), {}, "the same along all axes"),
+        (layers(tnn.ZeroPad2d((1, 0, 1, 0))), {}, "on all sides"),
+        (layers(tnn.Softmax(1), tnn.Conv2d(8, 8, 1)), {}, "needs invariant features"),
+        (layers(tnn.BatchNorm2d(8, track_running_stats=False)), {}, "track_running_stats"),
+        (layers(tnn.Flatten(2)), {}, r"flatten\(1\)"),
+        (tnn.Sequential(tnn.ReLU()), {}, "give in_type"),
+        (tnn.Conv2d(1, 8, 2), {}, r"0 \(Conv2d\): kernel size 2 has no centre; use 1 or 3"),
+        (layers(nn.FieldDropout(FieldType(O2(), [O2().trivial]))), {}, "is a layer of pscnn already"),
+        (Excitation(), {}, r"mul\(\) in forward: mixes feature maps with invariant features"),
+        (Pair(), {}, "input y: only one input can be converted$"),
+        (layers(), {"fields": "regular"}, "infinite"),
+        (layers(), {"fields": "vectors"}, "'irreps' or 'regular'"),
+        (layers(), {"group": SO3()}, "acts on R"),
+        (layers(), {"in_type": FieldType(C(4), [C(4).trivial])}, r"in_type is over C\(4\)"),
+        (layers(), {"out_type": FieldType(O2(), [O2().vector])}, "out_type has 2 channels, the model gives 8"),
+    ],
+)
+def test_messages(model: tnn.Module, options: dict[str, object], message: str | None) -> None:
+    options = {"group": O2(), **options}
+    if message is None:
+        nn.convert(model, **options)  # type: ignore[arg-type]
+        return
+    with pytest.raises(ValueError, match=message):
+        nn.convert(model, **options)  # type: ignore[arg-type]
+
+
+class Twice(tnn.Module):
+    """One layer called on equal and on different features."""
+
+    def __init__(self, different: bool) -> None:
+        super().__init__()
+        self.stem, self.conv, self.different = tnn.Conv2d(8, 8, 3), tnn.Conv2d(8, 8, 3), different
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.conv(x) if self.different else self.stem(x))
+        return F.relu(self.conv(F.relu(self.conv(x)))).mean((2, 3))
+
+
+def test_shared_layers_stay_shared() -> None:
+    assert list(pscnn.likelihoods(nn.convert(Twice(False), C(4)))) == ["stem", "conv", "invariant"]
+    with pytest.raises(ValueError, match=r"conv \(Conv2d\): is called more than once, on features of different types"):
+        nn.convert(Twice(True), C(4))
+
+
+def test_dtype_is_the_models() -> None:
+    model = nn.convert(ResNet().double(), C(4)).eval()
+    assert {p.dtype for p in model.parameters()} == {torch.float64}
+    assert np.isfinite(model(torch.randn(1, 3, 9, 9, dtype=torch.float64)).detach().numpy()).all()
+
+
+class Odds(tnn.Module):
+    """Operations that the other networks do not have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pad, self.conv, self.up = tnn.ReflectionPad2d(1), tnn.Conv2d(1, 12, 3), tnn.Upsample(scale_factor=3)
+        self.conv2, self.pool = tnn.Conv2d(12, 12, 3), tnn.AdaptiveMaxPool2d(3)
+        self.offset = tnn.Parameter(torch.zeros(12))
+        self.fc = tnn.Linear(12, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.pool(F.relu(self.conv2(self.up(self.conv(self.pad(x * x))).contiguous())))
+        x = F.pad(x, (1, 1, 1, 1)).mean((2, 3), keepdim=True).squeeze()
+        return self.fc(x + self.offset)
+
+
+@pytest.mark.parametrize(("group", "fields"), [(O2(), "irreps"), (D(4), "regular")])
+def test_odds_and_ends(group: Group, fields: str) -> None:
+    model = nn.convert(Odds(), group, fields=fields).eval()  # type: ignore[arg-type]
+    assert isinstance(model.pool, tnn.AdaptiveAvgPool2d if fields == "irreps" else tnn.AdaptiveMaxPool2d)
+    x = torch.randn(1, 1, 5, 5)
+    assert model(x).shape == (1, 3)
+    assert errors(model, x, group).max() < 1e-4
