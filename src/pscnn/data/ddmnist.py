@@ -7,7 +7,8 @@ drawn anew each epoch, in batch, on the device that trains.
 Differences from the paper, on purpose: validation and test digits are disjoint (its code draws both from the same
 digits); the rotation there and back that gives every digit the same interpolation artefacts is applied under every
 symmetry (its code leaves it out for SO(2) and O(2), the text does not); validation and test images are drawn once and
-stay the same, so that the choice of the best epoch is not a choice of a lucky draw.
+stay the same, so that the choice of the best epoch is not a choice of a lucky draw. ``overlap`` and
+``released_rotation`` undo the first two, to measure what they are worth.
 """
 
 from __future__ import annotations
@@ -39,16 +40,25 @@ class DoubleDigits:
         symmetry: One of ``SYMMETRIES``.
         seed: Seeds the choice of digits (with replacement).
         kinds: Use the digits 0 to kinds − 1; the number of classes is its square.
+        released_rotation: As for ``render``.
     """
 
-    def __init__(self, digits: Digits, per_class: int, symmetry: str, seed: int, kinds: int = 10) -> None:
+    def __init__(
+        self,
+        digits: Digits,
+        per_class: int,
+        symmetry: str,
+        seed: int,
+        kinds: int = 10,
+        released_rotation: bool = False,
+    ) -> None:
         if symmetry not in SYMMETRIES:
             raise ValueError(f"unknown digit symmetry {symmetry!r}: use one of {', '.join(SYMMETRIES)}")
         if per_class < 1:
             raise ValueError(f"needs at least one image per class, got {per_class}")
         if not 2 <= kinds <= 10:
             raise ValueError(f"needs 2 to 10 kinds of digits, got {kinds}")
-        self.symmetry = symmetry
+        self.symmetry, self.released_rotation = symmetry, released_rotation
         self.bank = digits.images
         generator = torch.Generator().manual_seed(seed)
         self.labels = torch.arange(kinds**2).repeat_interleave(per_class)
@@ -73,16 +83,18 @@ class DoubleDigits:
         if self.bank.device != device:  # once per device
             self.bank, self.pairs, self.labels = (t.to(device) for t in (self.bank, self.pairs, self.labels))
         generator = torch.Generator(device).manual_seed(seed)
-        return render(self.bank[self.pairs[rows]], self.symmetry, generator)
+        return render(self.bank[self.pairs[rows]], self.symmetry, generator, self.released_rotation)
 
 
-def render(digits: Tensor, symmetry: str, generator: torch.Generator) -> Tensor:
+def render(digits: Tensor, symmetry: str, generator: torch.Generator, released_rotation: bool = False) -> Tensor:
     """Transform each digit by a random element of its symmetry and put pairs side by side.
 
     Args:
         digits: Values in [0, 1], shape (B, 2, side, side).
         symmetry: One of ``SYMMETRIES``.
         generator: On the digits' device.
+        released_rotation: Rotate as the paper's released code does: digits at any angle once only, the others there and
+            back by angles cut to whole degrees.
 
     Returns:
         Normalised images, shape (B, 1, 2·side, 2·side).
@@ -97,7 +109,13 @@ def render(digits: Tensor, symmetry: str, generator: torch.Generator) -> Tensor:
     else:
         target = torch.zeros_like(there)
     flat = digits.reshape(count, 1, side, side)
-    flat = _rotate(_rotate(flat, there), target - there)  # the same artefacts for every digit, whatever its angle
+    if not released_rotation:
+        flat = _rotate(_rotate(flat, there), target - there)  # the same artefacts for every digit, whatever its angle
+    elif symmetry in ("SO2", "O2"):
+        flat = _rotate(flat, target)
+    else:
+        first, last = torch.rad2deg(there) - 180, torch.rad2deg(target)
+        flat = _rotate(_rotate(flat, torch.deg2rad(first.trunc())), torch.deg2rad((last - first).trunc()))
     if symmetry in ("D1", "D4", "O2"):
         flat = torch.where(uniform[2].view(-1, 1, 1, 1) < 0.5, flat.flip(-1), flat)
     pair = flat.view(-1, 2, side, side).transpose(1, 2).reshape(-1, 1, side, 2 * side)
@@ -121,6 +139,8 @@ def load(
     per_class: dict[str, int] | None = None,
     kinds: int = 10,
     folder: str | Path | None = None,
+    overlap: bool = False,
+    released_rotation: bool = False,
 ) -> dict[str, DoubleDigits]:
     """The three splits, made of disjoint digits.
 
@@ -132,6 +152,8 @@ def load(
         per_class: Images per class of each split; 100, 20 and 50 as in the paper by default.
         kinds: Use the digits 0 to kinds − 1 only, for smaller problems.
         folder: Data folder.
+        overlap: Draw validation and test images from the same digits, all that either split has.
+        released_rotation: As for ``render``.
 
     Example:
         >>> splits = load("digits", "O2", seed=0, size=28, per_class={"train": 2, "validation": 1, "test": 1})
@@ -142,7 +164,11 @@ def load(
         raise ValueError(f"images have side 28 or 56, got {size}")
     counts = {"train": 100, "validation": 20, "test": 50, **(per_class or {})}
     digits = load_digits(source, size // 2, folder)
+    if overlap:
+        held_out = digits["validation"], digits["test"]
+        joined = Digits(torch.cat([d.images for d in held_out]), torch.cat([d.labels for d in held_out]))
+        digits = {**digits, "validation": joined, "test": joined}
     return {
-        split: DoubleDigits(digits[split], counts[split], symmetry, seed=4 * seed + k, kinds=kinds)
+        split: DoubleDigits(digits[split], counts[split], symmetry, 4 * seed + k, kinds, released_rotation)
         for k, split in enumerate(SPLITS)
     }

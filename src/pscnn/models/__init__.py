@@ -13,6 +13,8 @@ from pscnn.models._ddmnist import double_digits
 from pscnn.models._flows import FLOW_METHODS, PAST, flows
 from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, penalty
 from pscnn.models._preliminary import FreeProjection
+from pscnn.models._released import as_released
+from pscnn.models._rescale import Rescale
 from pscnn.models._twin import twin
 from pscnn.models._vectors import VECTOR_METHODS, vectors
 from pscnn.models._volumes import VOLUME_METHODS, volumes
@@ -25,7 +27,9 @@ __all__ = [
     "VOLUME_METHODS",
     "FreeProjection",
     "ParallelPathway",
+    "Rescale",
     "ResidualPathway",
+    "as_released",
     "build",
     "penalty",
     "twin",
@@ -52,9 +56,9 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
         group: H, or its name.
         options: For all: ``bandlimit``, ``nonlinearity`` ("gated" or "fourier") and ``density`` (further options of
             ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``). For "ddmnist" and "medmnist3d":
-            ``invariant`` (the classifier sees invariant features only), ``size``, ``width`` and ``classes``. For
-            "vectors": ``shared`` (one density for all layers) and ``noise`` (of the preliminary approach). For "flow":
-            ``size``, ``hidden``, ``layers`` and ``kernel``.
+            ``invariant`` (the classifier sees invariant features only), ``size``, ``width``, ``classes`` and
+            ``channels``. For "vectors": ``shared`` (one density for all layers) and ``noise`` (of the preliminary
+            approach). For "flow": ``size``, ``hidden``, ``layers`` and ``kernel``.
 
     Example:
         >>> model = build("ddmnist", method="scnn", group="C4", width=0.2)

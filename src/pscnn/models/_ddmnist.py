@@ -24,6 +24,7 @@ def double_digits(
     size: int = 56,
     width: float = 1.0,
     classes: int = 100,
+    channels: int = 1,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
     """Five blocks, three poolings, a 1×1 convolution and a linear head (paper, Table 7; 7 layers).
@@ -38,6 +39,7 @@ def double_digits(
         size: Side length of the images, 56 as in the paper or 28.
         width: Multiplies the numbers of fields, 1 as in the paper.
         classes: Number of classes.
+        channels: Of the images.
         density: Further options of ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``.
     """
     if method not in METHODS:
@@ -46,9 +48,9 @@ def double_digits(
         raise ValueError(f"ddmnist needs a group of the plane, got {group.name}")
     kit: SteerableKit | PlainKit
     if method == "cnn":
-        kit = PlainKit(2, channels=1)
+        kit = PlainKit(2, channels)
     else:
-        kit = SteerableKit(method, group, bandlimit, nonlinearity, 1, density or {})
+        kit = SteerableKit(method, group, bandlimit, nonlinearity, channels, density or {})
     if size not in _PADDINGS:
         raise ValueError(f"double-digit networks exist for images of side {sorted(_PADDINGS)}, got {size}")
     third, fourth = _PADDINGS[size]

@@ -40,6 +40,7 @@ def volumes(
     size: int = 28,
     width: int = 6,
     classes: int = 2,
+    channels: int = 1,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
     """Three residual blocks and a linear head; 29³ voxels become 27, 13, 7, 3 and 1.
@@ -48,13 +49,15 @@ def volumes(
         method: "cnn" (plain), "scnn" (fully equivariant), "rpp" (whole blocks with a plain one in parallel) or "p-scnn"
             (the second layer of every residual block has a learnt density, which its skip connection shares);
             "resnet18", another architecture, is the plain network that the MedMNIST collection is measured with.
-        group: H, of space. "cnn" and "resnet18" do not use it; the latter has no options but ``classes``.
+        group: H, of space. "cnn" and "resnet18" do not use it; the latter has no options but
+            ``classes`` and ``channels``.
         bandlimit: L of the densities.
         nonlinearity: "gated", or "fourier" for functions on the sphere.
         invariant: Whether the head sees invariant features only.
         size: Side length of the volumes: 28 as in the paper, 16, or 64, which a first pooling brings to 29.
         width: Fields in the first block; with "rpp" half of it, as in the paper.
         classes: Number of classes.
+        channels: Of the volumes.
         density: Further options of ``pscnn.Likelihood``.
     """
     if method not in VOLUME_METHODS:
@@ -66,12 +69,13 @@ def volumes(
     if width < 1:
         raise ValueError(f"width must be 1 or more, got {width}")
     if method == "resnet18":
-        return _resnet18(classes)
+        return _resnet18(classes, channels)
     c = max(1, width // 2) if method == "rpp" else width
     if method == "cnn":
-        layers, features = _plain(c, size)
+        layers, features = _plain(c, size, channels)
     else:
-        kit = SteerableKit("scnn" if method == "rpp" else method, group, bandlimit, nonlinearity, 1, density or {})
+        own = "scnn" if method == "rpp" else method
+        kit = SteerableKit(own, group, bandlimit, nonlinearity, channels, density or {})
         layers, features = _steerable(kit, c, size, invariant, parallel=method == "rpp")
     head = [tnn.Flatten(), tnn.BatchNorm1d(features), tnn.ELU(), tnn.Linear(features, classes)]
     return tnn.Sequential(*layers, *head)
@@ -112,10 +116,10 @@ def _steerable(kit: SteerableKit, c: int, size: int, invariant: bool, parallel: 
     return layers, features
 
 
-def _plain(c: int, size: int) -> tuple[list[tnn.Module], int]:
-    kit = PlainKit(3, channels=1)
+def _plain(c: int, size: int, channels: int) -> tuple[list[tnn.Module], int]:
+    kit = PlainKit(3, channels)
     layers = [*kit.prepare(59), *kit.pool(2, 1)] if size == 64 else kit.prepare(size + 1)
-    layers += [_plain_block(1, size, 1, c, 2 * c, activated=False), *kit.pool(2, 1)]
+    layers += [_plain_block(1, size, channels, c, 2 * c, activated=False), *kit.pool(2, 1)]
     layers += [_plain_block(2, size, 2 * c, 4 * c, 6 * c, activated=False)]
     layers += [_plain_block(3, size, 6 * c, 6 * c, 8 * c, activated=False)]
     return layers, 8 * c
@@ -157,14 +161,14 @@ class _Rectified(Residual):
         return super().forward(x).relu()
 
 
-def _resnet18(classes: int) -> tnn.Sequential:
+def _resnet18(classes: int, channels: int) -> tnn.Sequential:
     """ResNet-18 with 3×3×3 kernels throughout, as for small images: no stride and no pooling in its first layer."""
 
     def convolution(source: int, target: int, kernel: int, stride: int) -> list[tnn.Module]:
         padding = kernel // 2
         return [tnn.Conv3d(source, target, kernel, stride, padding, bias=False), tnn.BatchNorm3d(target)]
 
-    layers = [*convolution(1, 64, 3, 1), tnn.ReLU()]
+    layers = [*convolution(channels, 64, 3, 1), tnn.ReLU()]
     source = 64
     for target, strides in ((64, (1, 1)), (128, (2, 1)), (256, (2, 1)), (512, (2, 1))):
         for stride in strides:

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
         DoubleDigitConfig,
         FlowConfig,
         JetFlowConfig,
+        OwnConfig,
         ShapeConfig,
         SmokeConfig,
         VolumeConfig,
     )
     from pscnn.training._data import Data
-    from pscnn.training._module import Classification, Forecasting, Learner, roll_out
+    from pscnn.training._export import answers, export_run
+    from pscnn.training._module import Classification, Forecasting, Learner, Regression, roll_out
     from pscnn.training._run import RunError, evaluate, load, read_config, start, train
     from pscnn.training._seeds import last_epoch, start_seeds, train_together
 
@@ -33,11 +35,15 @@ __all__ = [
     "Forecasting",
     "JetFlowConfig",
     "Learner",
+    "OwnConfig",
+    "Regression",
     "RunError",
     "ShapeConfig",
     "SmokeConfig",
     "VolumeConfig",
+    "answers",
     "evaluate",
+    "export_run",
     "last_epoch",
     "load",
     "read_config",
@@ -49,9 +55,10 @@ __all__ = [
 ]
 _CONFIGS = ("Config", "ConfigError", "DoubleDigitConfig", "FlowConfig", "JetFlowConfig", "ShapeConfig", "SmokeConfig")
 _HOMES = {
-    **dict.fromkeys(("EXPERIMENTS", *_CONFIGS, "VolumeConfig"), "_config"),
+    **dict.fromkeys(("EXPERIMENTS", *_CONFIGS, "OwnConfig", "VolumeConfig"), "_config"),
     "Data": "_data",
-    **dict.fromkeys(("Classification", "Forecasting", "Learner", "roll_out"), "_module"),
+    **dict.fromkeys(("answers", "export_run"), "_export"),
+    **dict.fromkeys(("Classification", "Forecasting", "Learner", "Regression", "roll_out"), "_module"),
     **dict.fromkeys(("last_epoch", "start_seeds", "train_together"), "_seeds"),
 }
 

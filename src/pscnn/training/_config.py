@@ -12,9 +12,10 @@ import yaml
 from torch import Tensor, nn
 
 from pscnn import models
-from pscnn.data import ddmnist, jetflow, medmnist3d, shapes3d, smoke
+from pscnn.data import DataError, ddmnist, jetflow, medmnist3d, own, shapes3d, smoke
 from pscnn.groups import parse
 from pscnn.models import METHODS, NONLINEARITIES, VOLUME_METHODS
+from pscnn.training._released import SWITCHES, parse_switches
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 ALIGNMENTS = ("soft", "exact", "construction")
@@ -105,6 +106,11 @@ class Config:
 
     # -- what follows ---------------------------------------------------------------------------------------------
 
+    @property
+    def channels(self) -> int:
+        """Of the images."""
+        return 1
+
     def build(self) -> nn.Module:
         """The network."""
         return models.build(
@@ -117,6 +123,7 @@ class Config:
             size=self.size,
             width=self.width if self.dimension == 2 else int(self.width),
             classes=self.classes,
+            channels=self.channels,
             density={"alignment": "construction" if self.alignment == "construction" else "soft"},
         )
 
@@ -220,6 +227,7 @@ class DoubleDigitConfig(Config):
     validation_per_class: int = _setting(20, "Validation images per class.")
     test_per_class: int = _setting(50, "Test images per class.")
     other_symmetry: str = _setting("", "Test on the same digits that move in this way, too.")
+    released: str = _setting("", f"Take these from the paper's released code: all, or some of {', '.join(SWITCHES)}.")
 
     def _choices(self) -> dict[str, tuple[Any, ...]]:
         ways = ddmnist.SYMMETRIES
@@ -229,6 +237,10 @@ class DoubleDigitConfig(Config):
         super().__post_init__()
         if not 2 <= self.kinds <= 10:
             raise ConfigError(f"kinds must lie between 2 and 10, got {self.kinds}")
+        try:
+            object.__setattr__(self, "released", ",".join(parse_switches(self.released)))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     @property
     def classes(self) -> int:
@@ -246,9 +258,18 @@ class DoubleDigitConfig(Config):
     def tests(self) -> tuple[str, ...]:
         return ("test", "other") if self.other_symmetry else ("test",)
 
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """What is taken from the released code, by name."""
+        return parse_switches(self.released)
+
+    def build(self) -> nn.Module:
+        return models.as_released(super().build(), self.switches)
+
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         counts = {"train": self.train_per_class, "validation": self.validation_per_class, "test": self.test_per_class}
         common: dict[str, Any] = {"seed": self.seed, "size": self.size, "per_class": counts, "kinds": self.kinds}
+        common |= {"released_rotation": "artefact" in self.switches, "overlap": "overlap" in self.switches}
         splits = ddmnist.load(self.source, self.symmetry, folder=folder, **common)
         if not self.other_symmetry:
             return splits
@@ -445,9 +466,124 @@ class JetFlowConfig(FlowConfig):
         return jetflow.load(folder)
 
 
+@dataclass(frozen=True)
+class OwnConfig(Config):
+    """People's own data, as ``pscnn.data.own`` prepares them; subclasses for images, volumes, classes and numbers."""
+
+    group: str = _setting("O(2)", "")
+    size: int = _setting(28, "")
+    width: float = _setting(0.25, "")
+    batch_size: int = _setting(64, "")
+    lr: float = _setting(3e-3, "")
+    alignment: str = _setting("exact", "")
+    kl_weight: float = _setting(0.1, "")
+    uniform_first: bool = _setting(True, "")
+    data: str = _setting("", "File of prepared data, made by pscnn discover.")
+    about: str = _setting("", "What the file holds; read from it.")
+
+    def __post_init__(self) -> None:
+        if not self.about:
+            if not self.data:
+                raise ConfigError(f"{self.experiment} needs --data, a file that pscnn discover makes")
+            try:
+                object.__setattr__(self, "about", own.read_about(self.data).to_json())
+            except DataError as error:
+                raise ConfigError(str(error)) from None
+        object.__setattr__(self, "size", self.holds.size)
+        super().__post_init__()
+        if self.holds.dimension != self.dimension or self.holds.regression != (self.judged_by[0] == "mse"):
+            raise ConfigError(f"{self.data} is not for {self.experiment}, but for {own_experiment(self.holds)}")
+
+    @property
+    def holds(self) -> own.About:
+        """What the data are."""
+        return own.About.from_json(self.about)
+
+    @property
+    def classes(self) -> int:
+        return len(self.holds.names)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        return self.holds.names
+
+    @property
+    def channels(self) -> int:
+        return self.holds.channels
+
+    @property
+    def task(self) -> str:
+        return Path(self.holds.source).stem
+
+    def build(self) -> nn.Module:
+        network = super().build()
+        if not self.holds.regression:
+            return network
+        return nn.Sequential(*network.children(), models.Rescale(self.holds.means, self.holds.deviations))
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
+        return own.load(self.data)
+
+
+@dataclass(frozen=True)
+class OwnImageConfig(OwnConfig):
+    """Classes of images."""
+
+    experiment: ClassVar[str] = "own-images"
+    dimension: ClassVar[int] = 2
+    methods: ClassVar[tuple[str, ...]] = METHODS
+    sizes: ClassVar[tuple[int, ...]] = own.SIDES[2]
+
+
+@dataclass(frozen=True)
+class OwnVolumeConfig(OwnConfig):
+    """Classes of volumes."""
+
+    experiment: ClassVar[str] = "own-volumes"
+    dimension: ClassVar[int] = 3
+    methods: ClassVar[tuple[str, ...]] = VOLUME_METHODS
+    sizes: ClassVar[tuple[int, ...]] = own.SIDES[3]
+
+    group: str = _setting("O(3)", "")
+    width: float = _setting(1.0, "")
+    batch_size: int = _setting(32, "")
+
+
+@dataclass(frozen=True)
+class OwnImageRegressionConfig(OwnImageConfig):
+    """Numbers that belong to images."""
+
+    experiment: ClassVar[str] = "own-images-regression"
+    judged_by: ClassVar[tuple[str, bool]] = ("mse", False)
+
+
+@dataclass(frozen=True)
+class OwnVolumeRegressionConfig(OwnVolumeConfig):
+    """Numbers that belong to volumes."""
+
+    experiment: ClassVar[str] = "own-volumes-regression"
+    judged_by: ClassVar[tuple[str, bool]] = ("mse", False)
+
+
 EXPERIMENTS: dict[str, type[Config]] = {
-    make.experiment: make for make in (DoubleDigitConfig, VolumeConfig, ShapeConfig, SmokeConfig, JetFlowConfig)
+    make.experiment: make
+    for make in (
+        DoubleDigitConfig,
+        VolumeConfig,
+        ShapeConfig,
+        SmokeConfig,
+        JetFlowConfig,
+        OwnImageConfig,
+        OwnVolumeConfig,
+        OwnImageRegressionConfig,
+        OwnVolumeRegressionConfig,
+    )
 }
+
+
+def own_experiment(about: own.About) -> str:
+    """The experiment that prepared data are for."""
+    return f"own-{'images' if about.dimension == 2 else 'volumes'}{'-regression' if about.regression else ''}"
 
 
 def settings() -> dict[str, tuple[Any, str]]:

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassConfusionMatrix
 
 from pscnn import models
-from pscnn._regularization import align, likelihoods, regularization
-from pscnn.training._config import Config, FlowConfig
+from pscnn._regularization import align, likelihoods
+from pscnn.training._config import Config, DoubleDigitConfig, FlowConfig, OwnConfig
+from pscnn.training._released import regularization_with
 
 
 class Learner(lightning.LightningModule):
@@ -49,7 +50,10 @@ class Learner(lightning.LightningModule):
         terms = {"task": self.task_loss(x, y)}
         total = terms["task"]
         if self.config.method == "p-scnn":
-            terms["alignment"], terms["kl"] = regularization(self.model, uniform_first=self.config.uniform_first)
+            switches = self.config.switches if isinstance(self.config, DoubleDigitConfig) else ()
+            terms["alignment"], terms["kl"] = regularization_with(
+                switches, self.model, uniform_first=self.config.uniform_first
+            )
             total = total + self.config.kl_weight * terms["kl"]
             if self.config.alignment == "soft":
                 total = total + self.config.align_weight * terms["alignment"]
@@ -163,6 +167,35 @@ class Classification(Learner):
             self.auc.update(scores, batch[1])
 
 
+class Regression(Learner):
+    """Numbers; errors are measured in standard deviations of the training targets."""
+
+    deviations: Tensor
+
+    def __init__(self, config: OwnConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("deviations", torch.tensor(config.holds.deviations), persistent=False)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """The mean square error."""
+        return ((self.model(x).float() - y) / self.deviations).square().mean()
+
+    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+        self.log(f"{split}/mse", self.task_loss(*batch), on_epoch=True, batch_size=len(batch[1]), sync_dist=True)
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """The mean square error."""
+        self._evaluate(batch, "validation")
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """The mean square error."""
+        self._evaluate(batch, "test")
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The root mean square error."""
+        return {"test_rmse": math.sqrt(metrics["test/mse"])}
+
+
 class Forecasting(Learner):
     """A network that continues a flow frame by frame, from its own frames; judged by the root of the mean square error.
 
@@ -215,4 +248,6 @@ def roll_out(model: nn.Module, past: Tensor, steps: int) -> Tensor:
 
 def learner(config: Config) -> Learner:
     """What a configuration trains."""
+    if isinstance(config, OwnConfig) and config.holds.regression:
+        return Regression(config)
     return (Forecasting if isinstance(config, FlowConfig) else Classification)(config)

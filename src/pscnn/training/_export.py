@@ -1,0 +1,138 @@
+"""Trained networks to take away: files for torch and ONNX that need no pscnn, and answers for files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pscnn._extras import require
+from pscnn.data import DataError, own
+from pscnn.nn import export as plain_network
+from pscnn.training._config import Config, ConfigError, FlowConfig, OwnConfig
+from pscnn.training._run import RunError, load
+
+FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
+TOLERANCE = 1e-5
+"""How far outputs of an exported network may be from the original's, as a share of the largest."""
+
+
+def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "torch") -> Path:
+    """Write a run's network as a file that is used without pscnn, after checking that it gives the same.
+
+    Inputs are (B, channels, size, size[, size]) with values from -1 to 1, for any B. Outputs are class scores before
+    the softmax, or the numbers of a regression.
+
+    Args:
+        folder: The run.
+        out: The file; by default in the run's folder. An existing file is never replaced.
+        kind: "torch", a program for ``torch.export.load(path).module()``, or "onnx".
+    """
+    if kind not in FORMATS:
+        raise ConfigError(f"unknown format {kind!r}: use one of {', '.join(FORMATS)}")
+    folder = Path(folder)
+    module = load(folder)
+    path = Path(out) if out is not None else folder / f"model{FORMATS[kind]}"
+    if path.exists():
+        raise RunError(f"{path} exists; choose another file with --out")
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, *_shape(module.config), generator=generator)
+    plain = plain_network(module.model)
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)
+        _check(module.model, run, x)
+        partial.rename(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}. Choose another file with --out") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _shape(config: Config) -> tuple[int, ...]:
+    if isinstance(config, FlowConfig):
+        return 20, config.size, config.size
+    return config.channels, *[config.size] * config.dimension
+
+
+def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
+    program = torch.export.export(plain, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    torch.export.save(program, path)
+    module = torch.export.load(path).module()
+    return lambda batch: module(batch)
+
+
+def _export_onnx(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        require(name, "onnx", "Export to ONNX")
+    import onnxruntime
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch about itself
+        program: Any = torch.onnx.export(
+            plain, (x,), dynamo=True, dynamic_shapes=({0: torch.export.Dim.AUTO},), input_names=["input"],
+            output_names=["output"], verbose=False,
+        )  # fmt: skip
+        program.save(str(path))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda batch: torch.from_numpy(np.asarray(session.run(None, {"input": batch.numpy()})[0]))
+
+
+def _check(model: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    for batch in (x, x[:1]):
+        with torch.no_grad():
+            wanted = model(batch)
+            got = run(batch)
+        error = ((got - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()
+        if not error < TOLERANCE:
+            raise RunError(f"the exported network differs from the original by {error:.1e}; it was not written")
+
+
+def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[Path, dict[str, Any] | DataError]]:
+    """What a run's network says of images or volumes, one after another.
+
+    Args:
+        folder: The run.
+        files: PNG, JPEG, TIFF, BMP or ``.npy`` files; a folder stands for those in it.
+
+    Yields:
+        The file, and: "class" with "probability", or every target of a regression; or why it cannot be read.
+    """
+    module = load(folder)
+    config = module.config
+    if isinstance(config, FlowConfig):
+        raise ConfigError(f"{folder} forecasts flows; predict is for networks on images and volumes")
+    if isinstance(config, OwnConfig):
+        about = config.holds
+    else:
+        names = config.class_names or tuple(map(str, range(config.classes)))
+        about = own.About(config.dimension, config.size, config.channels, names, False, 0.0, 1.0)
+    for path in _expand(files):
+        try:
+            x = own.read_example(path, about)[None]
+        except DataError as error:
+            yield path, error
+            continue
+        with torch.no_grad():
+            said = module(x)[0].float()
+        if about.regression:
+            yield path, dict(zip(about.names, said.tolist(), strict=True))
+        else:
+            shares = said.softmax(0)
+            best = int(shares.argmax())
+            yield path, {"class": about.names[best], "probability": shares[best].item()}
+
+
+def _expand(files: Iterable[str | Path]) -> Iterator[Path]:
+    for file in map(Path, files):
+        if file.is_dir():
+            yield from sorted(child for child in file.iterdir() if child.suffix.lower() in own.SUFFIXES)
+        else:
+            yield file

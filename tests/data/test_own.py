@@ -1,0 +1,224 @@
+"""People's own data: what is read, how it is brought to one shape, and what is refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pscnn.data import DataError, own
+
+RNG = np.random.default_rng(0)
+
+
+def save(path: Path, array: np.ndarray) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(array).save(path)
+    return path
+
+
+def grey(size: int | tuple[int, int] = 28, dtype: type = np.uint8) -> np.ndarray:
+    shape = (size, size) if isinstance(size, int) else size
+    return RNG.integers(0, np.iinfo(dtype).max, shape, dtype=dtype)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for label in ("cat", "dog"):
+        for k in range(10):
+            save(tmp_path / "pets" / label / f"{k}.png", grey())
+    return tmp_path / "pets"
+
+
+def prepare(source: Path, **options: object) -> tuple[own.About, dict[str, own.Examples]]:
+    out = source.parent / "prepared.npz"
+    about = own.prepare(source, out, **options)  # type: ignore[arg-type]
+    assert own.read_about(out) == about
+    return about, own.load(out)
+
+
+def test_a_folder_is_split_by_class_and_keeps_its_values(folder: Path) -> None:
+    about, splits = prepare(folder)
+    assert (about.dimension, about.size, about.channels, about.names) == (2, 28, 1, ("cat", "dog"))
+    assert about.counts == (12, 4, 4)
+    assert not about.regression
+    for split in splits.values():
+        assert split.labels.bincount().tolist() == [len(split) // 2] * 2
+    values = np.asarray(Image.open(folder / "cat" / "0.png")) / 127.5 - 1
+    stored = torch.cat([split.pixels for split in splits.values()]).float().numpy()
+    assert min(np.abs(one[0] - values).max() for one in stored) < 1e-3
+    again, other = prepare(folder, seed=1)[1], prepare(folder)[1]
+    assert torch.equal(other["test"].pixels, splits["test"].pixels)
+    assert not torch.equal(again["test"].pixels, splits["test"].pixels)
+
+
+def test_given_splits_are_kept(tmp_path: Path) -> None:
+    for split, count in (("train", 6), ("test", 3)):
+        for label in "ab":
+            for k in range(count):
+                save(tmp_path / "d" / split / label / f"{k}.png", grey())
+    about, _ = prepare(tmp_path / "d")
+    assert about.counts == (10, 2, 6)  # validation is taken from training
+
+
+def test_sizes_depths_and_colours_are_brought_to_one_shape(tmp_path: Path) -> None:
+    for k in range(5):
+        save(tmp_path / "d" / "a" / f"{k}.png", grey((60, 40)))
+        save(tmp_path / "d" / "b" / f"{k}.png", RNG.integers(0, 255, (70, 70, 4), dtype=np.uint8))
+    save(tmp_path / "d" / "a" / "deep.png", grey(56, np.uint16))
+    save(tmp_path / "d" / "a" / "photo.jpg", RNG.integers(0, 255, (50, 50, 3), dtype=np.uint8))
+    save(tmp_path / "d" / "a" / "scan.tiff", grey(56, np.uint16))
+    (tmp_path / "d" / "a" / "notes.txt").write_text("not an image")
+    about, splits = prepare(tmp_path / "d")
+    assert (about.size, about.channels) == (56, 3)
+    assert about.notes == (
+        "1 files of other kinds were left out.",
+        "Examples of 4 different shapes were filled up to squares or cubes and resized to side 56.",
+    )
+    assert splits["train"].pixels.shape[1:] == (3, 56, 56)
+    assert splits["train"].pixels.abs().max() <= 1
+
+
+def test_transparency_is_laid_on_white_and_rectangles_on_their_border(tmp_path: Path) -> None:
+    clear = np.zeros((28, 28, 4), dtype=np.uint8)
+    about = own.About(2, 28, 3, ("a", "b"), False, 0.0, 1.0)
+    torch.testing.assert_close(own.read_example(save(tmp_path / "c.png", clear), about), torch.ones(3, 28, 28))
+    flat = np.full((28, 14), 51, dtype=np.uint8)
+    found = own.read_example(save(tmp_path / "r.png", flat), about)
+    torch.testing.assert_close(found, torch.full((3, 28, 28), 2 * 0.2 - 1))
+
+
+def test_deep_images_use_the_whole_range(tmp_path: Path) -> None:
+    for label in "ab":
+        for k in range(5):
+            save(tmp_path / "d" / label / f"{k}.png", 1000 + grey(28, np.uint16) % 500)
+    about, splits = prepare(tmp_path / "d")
+    assert splits["train"].pixels.min() == -1
+    assert splits["train"].pixels.max() == 1
+    assert pytest.approx(about.low, rel=0.01) == 1000 / 65535
+
+
+def test_arrays_in_the_layout_of_medmnist(tmp_path: Path) -> None:
+    arrays = {}
+    for split, count in (("train", 8), ("val", 4), ("test", 6)):
+        arrays[f"{split}_images"] = RNG.integers(0, 255, (count, 28, 28, 28), dtype=np.uint8)
+        arrays[f"{split}_labels"] = (np.arange(count) % 2)[:, None].astype(np.uint8)
+    np.savez(tmp_path / "v.npz", **arrays)
+    about, splits = prepare(tmp_path / "v.npz")
+    assert (about.dimension, about.size, about.counts, about.names) == (3, 28, (8, 4, 6), ("0", "1"))
+    expected = torch.from_numpy(arrays["test_images"][2].astype(np.float32)) / 127.5 - 1
+    torch.testing.assert_close(splits["test"].images(torch.tensor([2]), 0)[0, 0], expected, atol=1e-3, rtol=0)
+    assert prepare(tmp_path / "v.npz", size=16)[1]["train"].pixels.shape == (8, 1, 16, 16, 16)
+    np.savez(tmp_path / "c.npz", images=RNG.random((12, 30, 30, 3)), labels=RNG.random((12, 2)))
+    about, splits = prepare(tmp_path / "c.npz")
+    assert (about.channels, about.regression, about.counts) == (3, True, (8, 2, 2))
+    assert splits["train"].labels.shape == (8, 2)
+
+
+def table(tmp_path: Path, text: str) -> Path:
+    for k in range(12):
+        save(tmp_path / "images" / f"{k}.png", grey())
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    return path
+
+
+def test_a_table_of_numbers_is_a_regression(tmp_path: Path) -> None:
+    rows = "\n".join(f"images/{k}.png,{k / 2},{-k}" for k in range(12))
+    about, splits = prepare(table(tmp_path, f"path,angle,length\n{rows}\n"))
+    assert (about.regression, about.names, about.counts) == (True, ("angle", "length"), (8, 2, 2))
+    train = splits["train"].labels.double()
+    assert about.means == pytest.approx(train.mean(0).tolist())
+    assert about.deviations == pytest.approx(train.std(0, unbiased=False).tolist())
+    lines = "".join(f"images/{k}.png,{k % 2}\n" for k in range(12))
+    assert not prepare(table(tmp_path, f"path,label\n{lines}"))[0].regression
+    uses = ["train"] * 6 + ["val"] * 3 + ["test"] * 3
+    lines = "".join(f"images/{k}.png,{'ab'[k % 2]},{use}\n" for k, use in enumerate(uses))
+    about, _ = prepare(table(tmp_path, f"file,kind,split\n{lines}"))
+    assert (about.names, about.counts) == (("a", "b"), (6, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path,angle\nimages/0.png,nan\nimages/1.png,2\n", "line 2: targets must be finite numbers, got nan"),
+        ("path,label\nimages/0.png,a\nimages/none.png,b\n", r"names 1 files that do not exist: .*none.png"),
+        ("path,label\nimages/0.png,\n", "line 2: nothing in the column 'label'"),
+        ("path,label\n", "no rows"),
+        ("path\nimages/0.png\n", "no column of targets"),
+        ("path,a,b\nimages/0.png,x,y\n", "classes are one column"),
+        ("path,label,split\nimages/0.png,a,later\n", "split must be train, val or test, got 'later'"),
+    ],
+)
+def test_tables_that_cannot_be_used_say_why(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        prepare(table(tmp_path, text))
+
+
+def test_folders_that_cannot_be_used_say_why(folder: Path, tmp_path: Path) -> None:
+    (folder / "cat" / "3.png").write_bytes((folder / "cat" / "3.png").read_bytes()[:60])
+    (folder / "dog" / "4.png").write_text("no image at all")
+    with pytest.raises(DataError, match=r"2 of 20 files cannot be used: .*3\.png is damaged.*4\.png is damaged"):
+        prepare(folder)
+    assert not (tmp_path / "prepared.npz").exists()
+    for k in (3, 4):
+        save(folder / ("cat" if k == 3 else "dog") / f"{k}.png", grey())
+    for k in range(7):
+        (folder / "dog" / f"{k}.png").unlink()
+    with pytest.raises(DataError, match="the class 'dog' has 3 examples; at least 5 are needed"):
+        prepare(folder)
+    for k in range(7, 10):
+        (folder / "dog" / f"{k}.png").unlink()
+    with pytest.raises(DataError, match="one class only"):
+        prepare(folder)
+    (tmp_path / "empty" / "a").mkdir(parents=True)
+    with pytest.raises(DataError, match="holds no images"):
+        prepare(tmp_path / "empty")
+    with pytest.raises(DataError, match="has no sub-folders"):
+        prepare(tmp_path / "empty" / "a")
+    with pytest.raises(DataError, match="does not exist"):
+        prepare(tmp_path / "nowhere")
+    for k in range(5):
+        save(folder / "eel" / f"{k}.png", grey())
+    with pytest.raises(DataError, match="size must be one of 28, 56"):
+        prepare(folder, size=30)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_without_permission_is_named(folder: Path) -> None:
+    (folder / "cat").chmod(0)
+    try:
+        with pytest.raises(DataError, match=r"cat may not be read"):
+            prepare(folder)
+    finally:
+        (folder / "cat").chmod(0o755)
+
+
+def test_arrays_that_cannot_be_used_say_why(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"PK\x03\x04 half a file")
+    with pytest.raises(DataError, match=r"damaged or not an \.npz"):
+        prepare(path)
+    images = RNG.random((10, 28, 28))
+    for values, message in (
+        ({"images": images}, "no array labels; it has images"),
+        ({"images": images, "labels": np.arange(3)}, "10 rows in all"),
+        ({"images": images[:, 0, 0], "labels": np.arange(10)}, "must have shape"),
+        ({"images": images * np.nan, "labels": np.arange(10) % 2}, "not finite"),
+        ({"images": images, "labels": np.full(10, np.nan)}, "10 targets are not finite"),
+        ({"images": images * 0, "labels": np.arange(10) % 2}, "the same value everywhere"),
+        ({"images": images, "labels": np.ones(10)}, "the same in all training examples"),
+    ):
+        np.savez(path, **values)
+        with pytest.raises(DataError, match=message):
+            prepare(path)
+
+
+def test_examples_of_another_kind_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.zeros((9, 9, 9), dtype=np.uint8))
+    with pytest.raises(DataError, match="expects an image, got an array of shape"):
+        own.read_example(tmp_path / "v.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))

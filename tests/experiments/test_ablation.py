@@ -1,0 +1,506 @@
+"""What is taken from the paper's released code: every switch against a direct computation, and the table of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import yaml
+from helpers import grid_elements
+from torch import Tensor
+from typer.testing import CliRunner
+
+import pscnn
+from pscnn import FieldType, Likelihood, models, nn, training
+from pscnn.cli import app
+from pscnn.data import ddmnist
+from pscnn.experiments import SHEETS
+from pscnn.groups import O2, SO2, C, Group, Irrep, direct_sum
+from pscnn.kernels import SteerableBasis, slots
+from pscnn.models._released import CoarseLikelihood, DetachedBatchNorm, NormThenGate, ThresholdGate, rescale
+from pscnn.training import Config, ConfigError, DoubleDigitConfig
+from pscnn.training._module import learner
+from pscnn.training._released import SWITCHES, regularization_with
+
+TINY: dict[str, Any] = {
+    "size": 28, "width": 0.1, "kinds": 2, "train_per_class": 4, "validation_per_class": 2, "test_per_class": 2,
+    "batch_size": 8, "epochs": 1,
+}  # fmt: skip
+
+
+def tiny(released: str = "", **changes: Any) -> DoubleDigitConfig:
+    return DoubleDigitConfig(**{**TINY, "released": released, **changes})
+
+
+def network(released: str = "", **changes: Any) -> torch.nn.Module:
+    torch.manual_seed(3)
+    return tiny(released, **changes).build()
+
+
+def with_random_densities(model: torch.nn.Module) -> torch.nn.Module:
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for lam in pscnn.likelihoods(model).values():
+            lam.coefficients.normal_(0, 0.5, generator=generator)
+    return model
+
+
+# -- the setting -------------------------------------------------------------------------------------
+
+
+def test_without_switches_nothing_changes() -> None:
+    config = tiny()
+    assert config.released == ""
+    model = network()
+    state = torch.get_rng_state()
+    torch.manual_seed(3)
+    plain = models.build("ddmnist", "p-scnn", "O(2)", size=28, width=0.1, classes=4)
+    assert torch.equal(state, torch.get_rng_state())
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), plain.state_dict().values(), strict=True))
+    assert [type(m) for m in model.modules()] == [type(m) for m in plain.modules()]
+    with_random_densities(model)
+    assert regularization_with((), model, uniform_first=False) == pscnn.regularization(model)
+    split = config.load(None)["train"]
+    rows = torch.arange(len(split))
+    expected = _rendered(split, rows, lambda there, target: (there, target - there))
+    assert torch.equal(split.images(rows, 5), expected)
+
+
+def _rendered(split: Any, rows: Tensor, rotations: Any) -> Tensor:
+    """Images of O2 digits, from the same random numbers; ``rotations`` says by which angles to turn, one by one."""
+    side = split.bank.shape[-1]
+    digits = split.bank[split.pairs[rows]].reshape(-1, 1, side, side)
+    uniform = torch.rand(3, len(digits), generator=torch.Generator().manual_seed(5))
+    there, target = 2 * math.pi * uniform[0], 2 * math.pi * uniform[1]
+    if split.symmetry == "D4":
+        target = math.pi / 2 * torch.floor(4 * uniform[1])
+    for angle in rotations(there, target):
+        zero = torch.zeros_like(angle)
+        rows_of = (angle.cos(), -angle.sin(), zero), (angle.sin(), angle.cos(), zero)
+        matrix = torch.stack([torch.stack(row, -1) for row in rows_of], -2)
+        digits = F.grid_sample(
+            digits, F.affine_grid(matrix, list(digits.shape), align_corners=False), align_corners=False
+        )
+    digits = torch.where(uniform[2].view(-1, 1, 1, 1) < 0.5, digits.flip(-1), digits)
+    pairs = torch.cat([digits[0::2], digits[1::2]], -1)
+    return (F.pad(pairs, (0, 0, side // 2, side // 2)) - ddmnist.MEAN) / ddmnist.STD
+
+
+def test_the_setting_is_checked_kept_and_optional(tmp_path: Path) -> None:
+    assert tiny("overlap, basis").switches == ("basis", "overlap")
+    assert tiny("overlap,basis") == tiny("basis,overlap")
+    assert tiny("all").switches == SWITCHES
+    with pytest.raises(ConfigError, match=r"released must list some of sampling, .*, or be 'all', got 'mask'"):
+        tiny("basis,mask")
+    config = tiny("statistics,artefact")
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config.to_dict()))
+    assert Config.from_dict(Config.read(path)) == config
+    old = {name: value for name, value in tiny().to_dict().items() if name != "released"}
+    assert Config.from_dict(old) == tiny()
+
+
+@pytest.mark.parametrize("method", ["cnn", "scnn", "restricted", "rpp"])
+def test_other_methods_take_what_they_have(method: str) -> None:
+    model = tiny("all", method=method, group="C4").build()
+    model(torch.randn(4, 1, 28, 28)).sum().backward()
+    kinds = {type(m) for m in model.modules()}
+    assert (NormThenGate in kinds) == (method != "cnn")
+    assert CoarseLikelihood not in kinds
+
+
+# -- every switch keeps the symmetry and trains ------------------------------------------------------
+
+
+@pytest.mark.parametrize("released", [*SWITCHES, "all"])
+def test_networks_stay_invariant_at_right_angles(released: str) -> None:
+    model = network(released).double()
+    x = torch.randn(2, 1, 28, 28, dtype=torch.float64)
+    model(x)
+    model.eval()
+    pscnn.testing.assert_equivariant(model, x, grid_elements(O2()), 1e-9, FieldType(O2(), [O2().trivial]))
+    if released == "all":
+        torch.testing.assert_close(nn.export(model)(x), model(x))
+
+
+@pytest.mark.parametrize("released", [*SWITCHES, "all"])
+def test_every_switch_trains(released: str) -> None:
+    config = tiny(released)
+    torch.manual_seed(0)
+    module = learner(config)
+    split = config.load(None)["train"]
+    rows = torch.arange(len(split))
+    start = {name: p.detach().clone() for name, p in module.named_parameters()}
+    optimizer = module.configure_optimizers()
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = module.objective(split.images(rows, step), split.labels[rows])["loss"]
+        assert loss.isfinite()
+        loss.backward()
+        optimizer.step()
+    still = [name for name, p in module.named_parameters() if torch.equal(p, start[name])]
+    assert not still
+
+
+def test_a_run_can_be_read_again(tmp_path: Path) -> None:
+    folder = training.start(tiny("all", width=0.05), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False)
+    module = training.load(folder)
+    assert isinstance(next(iter(pscnn.likelihoods(module).values())), CoarseLikelihood)
+    assert training.read_config(folder).released == ",".join(SWITCHES)  # type: ignore[attr-defined]
+
+
+def same_weights(released: str) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """Ours and ours with a switch, of one seed; all parameters that ours has must be the same."""
+    ours, theirs = network(), network(released)
+    state = theirs.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in ours.state_dict().items())
+    return ours, theirs
+
+
+# -- densities and losses ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [SO2(), O2(), C(4)], ids=str)
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_sampling_interpolates_the_density_on_few_nodes(group: Group, level: int) -> None:
+    lam = CoarseLikelihood(group, level).double()
+    with torch.no_grad():
+        lam.coefficients.normal_(0, 0.8)
+    nodes, _ = lam.grid()
+    if group.order is None:
+        angles = 2 * np.pi * np.arange(2 * level + 1) / (2 * level + 1)
+        turns = np.stack([[np.cos(a), -np.sin(a), np.sin(a), np.cos(a)] for a in angles]).reshape(-1, 2, 2)
+        mirrored = [turns @ np.diag([-1, 1])] if group == O2() else []
+        np.testing.assert_allclose(nodes, np.concatenate([turns, *mirrored]), atol=1e-12)
+    functions = group.functions(level)
+    a = functions.sample(nodes)
+    logits = a[:, 1:] @ lam.coefficients.detach().numpy()
+    density = np.exp(logits - logits.max())
+    density /= density.mean()
+    np.testing.assert_allclose(lam.density(nodes).detach(), density, atol=1e-9)
+    coefficients = np.linalg.lstsq(a, density, rcond=None)[0]
+    fine, fine_weights = group.quadrature(64)
+    between = functions.sample(fine) @ coefficients * fine_weights
+    for psi, found in lam.moments().items():
+        np.testing.assert_allclose(found.detach(), np.einsum("n,nab->ab", between, psi.matrices(fine)), atol=1e-7)
+    # The KL divergence in Fourier space: coefficients of the density times those of the logits, minus the normaliser.
+    log_mean = np.log(np.exp(logits).mean())
+    assert lam.kl().item() == pytest.approx(coefficients[1:] @ lam.coefficients.detach().numpy() - log_mean, abs=1e-7)
+    exact = Likelihood(group, level).double()
+    exact.coefficients = lam.coefficients
+    apart = (exact.flat_moments() - lam.flat_moments()).abs().max().item()
+    assert apart < 1e-7 if group.order or level == 0 else apart > 1e-3
+
+
+def test_sampling_changes_nothing_else() -> None:
+    ours, theirs = same_weights("sampling")
+    x = torch.randn(4, 1, 28, 28)
+    torch.testing.assert_close(ours(x), theirs(x), atol=1e-5, rtol=1e-5)  # uniform densities
+    assert {type(lam) for lam in pscnn.likelihoods(theirs).values()} == {CoarseLikelihood}
+
+
+@pytest.mark.parametrize("released", ["", "sampling"])
+def test_alignment_is_that_of_the_logits_summed(released: str) -> None:
+    model = with_random_densities(network(released))
+    total = 0.0
+    for lam in pscnn.likelihoods(model).values():
+        elements = np.concatenate([lam.grid()[0], O2().near_identity(100, seed=0), np.eye(2)[None]])
+        logits = O2().functions(2).sample(elements)[:, 1:] @ lam.coefficients.detach().double().numpy()
+        total += logits.max() - logits[-1]
+    ours = pscnn.regularization(model)
+    found = regularization_with(("alignment",), model, uniform_first=False)
+    assert found.alignment.item() == pytest.approx(total, rel=1e-5)
+    assert found.alignment.item() > 2 * ours.alignment.item()
+    assert torch.equal(found.kl, ours.kl)
+
+
+def test_the_first_kl_enters_and_all_are_divided_by_the_number_of_densities() -> None:
+    model = with_random_densities(network())
+    densities = [lam.density(lam.grid()[0]).detach().double() for lam in pscnn.likelihoods(model).values()]
+    pairs = itertools.pairwise([torch.ones_like(densities[0]), *densities])
+    terms = [(later * (later / earlier).log()).mean().item() for earlier, later in pairs]
+    assert len(terms) == 6
+    found = regularization_with(("first-kl",), model, uniform_first=False)
+    assert found.kl.item() == pytest.approx(sum(terms) / 6, rel=1e-4)
+    ours = pscnn.regularization(model)
+    assert ours.kl.item() == pytest.approx(sum(terms[1:]) / 5, rel=1e-4)
+    assert found.alignment.item() == pytest.approx(ours.alignment.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("released", "changed"), [("alignment", "alignment"), ("first-kl", "kl"), ("basis", "")])
+def test_the_objective_uses_the_switched_terms(released: str, changed: str) -> None:
+    found = []
+    for names in ("", released):
+        torch.manual_seed(0)
+        module = learner(tiny(names)).eval()
+        with_random_densities(module.model)
+        with torch.no_grad():
+            terms = module.objective(torch.randn(2, 1, 28, 28), torch.tensor([0, 1]))
+        found.append({name: terms[name].item() for name in ("task", "alignment", "kl")})
+        total = terms["task"] + 5 * terms["alignment"] + 3 * terms["kl"]
+        assert terms["loss"].item() == pytest.approx(total.item(), rel=1e-5)
+    apart = {name for name in ("alignment", "kl") if found[0][name] != pytest.approx(found[1][name], rel=1e-4)}
+    assert apart == ({changed} if changed else set())
+
+
+# -- normalisation and gates -------------------------------------------------------------------------
+
+
+def fields() -> FieldType:
+    return FieldType(O2(), 5 * [direct_sum(list(O2().irreps(2)))])
+
+
+def test_gates_have_a_threshold() -> None:
+    layer = ThresholdGate(fields())
+    assert layer.threshold.numel() == 20  # four irreps in each of five fields
+    x = torch.randn(3, layer.in_type.size, 4, 4)
+    found = layer(x).view(3, 5, 6, 4, 4)
+    for k in range(5):
+        gates, features = x.view(3, 5, 10, 4, 4)[:, k].split([4, 6], 1)
+        opened = (gates - layer.threshold.view(5, 4)[k, :, None, None]).sigmoid()
+        expected = torch.cat(
+            [features[:, :2] * opened[:, :2], features[:, 2:4] * opened[:, 2:3], features[:, 4:] * opened[:, 3:]], 1
+        )
+        torch.testing.assert_close(found[:, k], expected)
+
+
+def test_thresholds_start_standard_normal_and_change_nothing_else() -> None:
+    ours, theirs = same_weights("gate-bias")
+    thresholds = [m.threshold for m in theirs.modules() if isinstance(m, ThresholdGate)]
+    assert len(thresholds) == 5
+    values = torch.cat([ThresholdGate(fields()).threshold.detach() for _ in range(100)])
+    assert values.mean().abs() < 0.1
+    assert 0.95 < values.std() < 1.05
+    with torch.no_grad():
+        for threshold in thresholds:
+            threshold.zero_()
+    x = torch.randn(4, 1, 28, 28)
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_batch_statistics_are_constants_of_the_gradient() -> None:
+    gated = nn.GatedNonlinearity(fields()).in_type
+    layer, ours = DetachedBatchNorm(gated).double(), nn.BatchNorm(gated).double()
+    with torch.no_grad():
+        for parameter, other in zip(layer.parameters(), ours.parameters(), strict=True):
+            other.copy_(parameter.normal_())
+    x = torch.randn(6, gated.size, 3, 3, dtype=torch.float64).requires_grad_()
+    weights = torch.randn_like(x)
+
+    trivial = torch.tensor([1, 1, 1, 1, 1, 0, 0, 0, 0, 0], dtype=torch.bool).repeat(5)  # four gates and (0, 0)
+    mean = x.mean((0, 2, 3)).detach() * trivial
+    centred = x - mean.view(-1, 1, 1)
+    variance = centred.detach().square().mean((0, 2, 3)).view(5, 10).mean(1).repeat_interleave(10)
+    shift = torch.zeros(50, dtype=torch.float64).masked_scatter(trivial, layer.bias)
+    scale = layer.weight.repeat_interleave(10) / (variance + layer.eps).sqrt()
+    expected = centred * scale.view(-1, 1, 1) + shift.view(-1, 1, 1)
+    inputs = [x, layer.weight, layer.bias]
+    wanted = torch.autograd.grad((expected * weights).sum(), inputs)
+    found = layer(x)
+    torch.testing.assert_close(found, expected)
+    got = torch.autograd.grad((found * weights).sum(), inputs)
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b)
+
+    same = ours(x)
+    torch.testing.assert_close(same, found)
+    through = torch.autograd.grad((same * weights).sum(), [x])[0]
+    assert (through - got[0]).abs().max() > 1e-2  # ours has the statistics' share
+    assert all(torch.equal(a, b) for a, b in zip(layer.buffers(), ours.buffers(), strict=True))
+
+
+@pytest.mark.parametrize("nonlinearity", ["gated", "fourier"])
+def test_detached_statistics_change_nothing_else(nonlinearity: str) -> None:
+    torch.manual_seed(0)
+    ours = tiny(nonlinearity=nonlinearity).build()
+    torch.manual_seed(0)
+    theirs = tiny("statistics", nonlinearity=nonlinearity).build()
+    assert sum(isinstance(m, DetachedBatchNorm) for m in theirs.modules()) == 5
+    x = torch.randn(4, 1, 28, 28)
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert all(torch.equal(a, b) for a, b in zip(ours.eval()(x), theirs.eval()(x), strict=True))
+
+
+# -- basis -------------------------------------------------------------------------------------------
+
+
+def one_by_one(layer: nn.SteerableMap) -> Iterator[tuple[int, Tensor]]:
+    """Every weight between the first copies, with the kernel that it alone gives when no slot is silenced."""
+    weights = layer.weight.detach().clone()
+    for k in range(layer._tiles[0].weights):
+        with torch.no_grad():
+            layer.weight.copy_(torch.nn.functional.one_hot(torch.tensor(k), len(weights)).to(weights))
+            yield k, layer.expand(None)
+    with torch.no_grad():
+        layer.weight.copy_(weights)
+
+
+def span(irreps: list[Irrep], channel: int) -> Irrep:
+    starts = np.cumsum([psi.size for psi in irreps])
+    return irreps[int(np.searchsorted(starts, channel, side="right"))]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_weights_follow_the_generalised_he_scheme(size: int) -> None:
+    group, copies = O2(), 3
+    irreps = list(group.irreps(2))
+    moments = group.irreps(1)
+    source = FieldType(group, copies * [direct_sum(irreps[:3])])
+    layer = nn.Conv2d(
+        source, FieldType(group, 2 * [direct_sum(irreps)]), size, likelihood=Likelihood(group, 1)
+    ).double()
+    before = layer.weight.detach().clone()
+    rescale(layer)
+    ratio = layer.weight.detach() / before * (1 / math.sqrt(source.size * size**2))
+
+    steerable = SteerableBasis(group, size)
+    received = {
+        (out, inn): copies * sum(len(slots(out, inn, j, i)) * i.size for j in steerable.irreps for i in moments)
+        for out in irreps
+        for inn in irreps[:3]
+    }
+    assert layer._dense
+    for k, kernel in one_by_one(layer):
+        row, column = (int(kernel.abs().sum(axes).argmax()) for axes in ((1, 2, 3), (0, 2, 3)))
+        out, inn = span(irreps, row), span(irreps[:3], column)
+        kinds = sum(received[out, other] > 0 for other in irreps[:3])
+        assert ratio[k].item() == pytest.approx(1 / math.sqrt(kinds * received[out, inn]), rel=1e-9)
+        if size == 1:  # one harmonic, the constant 1: d_J √d_i
+            assert kernel.norm().item() / out.size == pytest.approx(1, abs=1e-9) or kernel.norm().item() / (
+                out.size
+            ) == pytest.approx(math.sqrt(2), abs=1e-9)
+
+
+def test_variances_of_the_weights_at_the_start() -> None:
+    """From ten copies of one kind of irrep, all weights to an output have the variance 1 / number."""
+    group = O2()
+    source, target = FieldType(group, 30 * [group.irrep(1, 1)]), FieldType(group, 40 * [group.trivial])
+    layer = nn.Conv2d(source, target, 3, likelihood=Likelihood(group, 2))
+    rescale(layer)
+    assert layer.weight.var().item() == pytest.approx(40 / layer.weight.numel(), rel=0.05)
+
+
+def test_basis_kernels_are_not_normalised() -> None:
+    """The equivariant kernels from a scalar to a vector: d_J = 2 times (cos φ, sin φ)/√2 on a ring."""
+    group = O2()
+    layer = nn.Conv2d(
+        FieldType(group, [group.trivial]), FieldType(group, [group.vector]), 3, likelihood=Likelihood(group, 2)
+    )
+    rescale(layer)
+    found = [kernel[:, 0, 1, 2].norm().item() for k, kernel in one_by_one(layer) if k == 0]  # the pixel to the right
+    assert found == [pytest.approx(2 / math.sqrt(2), rel=1e-6)]
+    plain = nn.Conv2d(FieldType(group, [group.trivial]), FieldType(group, [group.vector]), 3)
+    rescale(plain)
+    for _, kernel in one_by_one(plain):
+        torch.testing.assert_close(kernel.square().sum((1, 2, 3)), torch.ones(2))  # unit power per channel
+
+
+@pytest.mark.parametrize("density", [True, False])
+def test_bases_that_are_expanded_irrep_by_irrep_are_scaled_alike(
+    density: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    powers = []
+    for limit in (2**20, 0):
+        monkeypatch.setattr("pscnn.nn._steerable.DENSE_LIMIT", limit)
+        layer = nn.Conv2d(fields(), fields(), 3, likelihood=Likelihood(O2(), 2) if density else None)
+        assert layer._dense == (limit > 0)
+        torch.nn.init.constant_(layer.weight, 1 / math.sqrt(layer.in_type.size * 9))
+        rescale(layer)
+        parts = layer.weight.detach().split([t.out_copies * t.in_copies * t.weights for t in layer._tiles])
+        squares = [part.view(-1, t.weights).square().sum(0) for part, t in zip(parts, layer._tiles, strict=True)]
+        bases = [getattr(layer, f"basis{k}") for k in range(len(parts))]
+        powers.append(sum((s @ b.square().sum(1)).item() for s, b in zip(squares, bases, strict=True)))
+    assert powers[0] == pytest.approx(powers[1], rel=1e-5)
+
+
+def test_the_basis_switch_scales_all_convolutions_and_nothing_else() -> None:
+    ours, theirs = network(), network("basis")
+    state = theirs.state_dict()
+    convolutions = {f"{name}.weight" for name, m in ours.named_modules() if isinstance(m, nn.SteerableMap)}
+    assert len(convolutions) == 6
+    for name, value in ours.state_dict().items():
+        assert torch.equal(value, state[name]) == (name not in convolutions)
+        if name in convolutions:
+            assert torch.equal(value.sign(), state[name].sign())  # the same draws
+    for layer in theirs.modules():  # what a GPU uses: the basis times the harmonics
+        if isinstance(layer, nn.SteerableMap) and "sampled0" in layer._arrays:
+            blocks = layer.basis0.view(len(layer.basis0), -1, len(layer.harmonics))
+            torch.testing.assert_close((blocks @ layer.harmonics).flatten(1), layer.sampled0)
+
+
+# -- data --------------------------------------------------------------------------------------------
+
+
+def test_digits_at_any_angle_are_turned_once() -> None:
+    ours, theirs = (tiny(name).load(None)["train"] for name in ("", "artefact"))
+    rows = torch.arange(len(ours))
+    assert torch.equal(ours.pairs, theirs.pairs)
+    assert torch.equal(theirs.images(rows, 5), _rendered(theirs, rows, lambda there, target: (target,)))
+    assert not torch.equal(theirs.images(rows, 5), ours.images(rows, 5))
+
+
+def test_other_digits_are_turned_by_whole_degrees() -> None:
+    split = tiny("artefact", symmetry="D4").load(None)["train"]
+    rows = torch.arange(len(split))
+
+    def rotations(there: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        first = np.degrees(there.numpy()) - 180
+        back = np.degrees(target.numpy()) - first
+        return tuple(torch.from_numpy(np.radians(np.fix(a))) for a in (first, back))  # type: ignore[return-value]
+
+    torch.testing.assert_close(split.images(rows, 5), _rendered(split, rows, rotations), atol=1e-4, rtol=0)
+
+
+def test_validation_and_test_share_their_digits() -> None:
+    def pools(released: str) -> list[set[bytes]]:
+        splits = tiny(released).load(None)
+        return [{image.numpy().tobytes() for image in splits[s].bank} for s in ("train", "validation", "test")]
+
+    train, validation, test = pools("")
+    shared = pools("overlap")
+    assert not validation & test
+    assert shared == [train, validation | test, validation | test]
+    before, after = tiny().load(None), tiny("overlap").load(None)
+    rows = torch.arange(len(before["train"]))
+    assert torch.equal(before["train"].images(rows, 1), after["train"].images(rows, 1))
+    for split in ("validation", "test"):
+        labels = after[split].labels
+        assert torch.equal(before[split].labels, labels)
+    assert not torch.equal(after["validation"].pairs[:8], after["test"].pairs[:8])  # drawn independently
+
+
+# -- the table ---------------------------------------------------------------------------------------
+
+
+def test_the_table_goes_from_the_released_code_to_ours() -> None:
+    sheet = SHEETS["ablation"]()
+    released = {row: config.switches for (row, _), (config, _) in sheet.cells.items()}  # type: ignore[attr-defined]
+    steps = sheet.rows[: len(SWITCHES) + 1]
+    assert (steps[0], steps[-1]) == ("released code", "ours")
+    assert released["released code"] == SWITCHES
+    assert released["ours"] == ()
+    for k, (earlier, later) in enumerate(itertools.pairwise(steps)):
+        assert set(released[earlier]) - set(released[later]) == {SWITCHES[k]}
+        assert set(released[later]) < set(released[earlier])
+    single = sheet.rows[len(steps) :]
+    assert single == [f"ours, but {name} as released" for name in SWITCHES]
+    assert [released[row] for row in single] == [(name,) for name in SWITCHES]
+    ours = sheet.cells["ours", "accuracy"][0]
+    assert ours == SHEETS["ddmnist"]().cells["O(2) P-SCNN", "O2"][0]
+    assert len(sheet.runs(5)) == 5 * (2 * len(SWITCHES))  # "overlap" alone is in both parts
+    with pytest.raises(ConfigError, match="released is what this table compares"):
+        sheet.changed({"released": "all"})
+
+
+def test_the_command_plans_it(tmp_path: Path) -> None:
+    planned = CliRunner().invoke(app, ["reproduce", "ablation", "--dry-run", "--seeds", "3", "--runs", str(tmp_path)])
+    assert "48 runs: 48 new" in planned.output
