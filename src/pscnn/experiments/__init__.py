@@ -1,6 +1,7 @@
 """The paper's tables as data, and what runs them."""
 
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
+from pscnn.experiments._discover import DISCOVER_METHODS, discover_plan, prepared_file
 from pscnn.experiments._flows import FLOW_DATASETS, FlowSize, flow_sizes
 from pscnn.experiments._paper import published
 from pscnn.experiments._sheets import SHEETS, Sheet
@@ -12,6 +13,7 @@ from pscnn.experiments._tables import Cell, Table, cells, configurations, run_al
 from pscnn.experiments._vectors import VectorConfig, load_vectors, run_vectors
 
 __all__ = [
+    "DISCOVER_METHODS",
     "FLOW_DATASETS",
     "SHEETS",
     "SYMMETRY_TASKS",
@@ -28,9 +30,11 @@ __all__ = [
     "VectorConfig",
     "cells",
     "configurations",
+    "discover_plan",
     "flow_sizes",
     "load_vectors",
     "machine",
+    "prepared_file",
     "published",
     "ratio",
     "run_all",

@@ -32,7 +32,10 @@ IMAGES, VOLUMES = 16, 4
 
 
 def html_report(
-    folders: Sequence[str | Path], out: str | Path | None = None, data_dir: str | Path | None = None
+    folders: Sequence[str | Path],
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    intro: str = "",
 ) -> Path:
     """Write a report of finished runs; it opens in a browser without a server or a network.
 
@@ -41,12 +44,13 @@ def html_report(
         out: The file; by default ``report.html`` in the first run's folder. An existing file is never replaced: the new
             one gets a number.
         data_dir: Data folder, to measure equivariance errors on images of the runs' own test sets.
+        intro: HTML that comes first.
     """
     require("plotly", "plots", "The HTML report")
     require("matplotlib", "plots", "The HTML report")
     runs = [_read(Path(folder), data_dir) for folder in folders]
     path = _free(Path(out) if out is not None else Path(folders[0]) / "report.html")
-    sections = [_results(runs), *(_section(run) for run in runs)]
+    sections = [intro, _results(runs), *(_section(run) for run in runs)]
     page = _PAGE.format(plotly=_plotly_script(), body="\n".join(sections))
     try:
         write_whole(path, page)

@@ -18,6 +18,7 @@ SCORES = {
     "test_accuracy": "test accuracy",
     "other_accuracy": "on other digits",
     "test_auc": "AUC",
+    "test_rmse": "RMSE, in deviations",
     "future_rmse": "RMSE, later",
     "domain_rmse": "RMSE, other runs",
 }
