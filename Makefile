@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test lint format quickstart clean
+.PHONY: setup test lint format quickstart docs clean
 
 setup: $(VENV)/.ready
 
@@ -28,5 +28,13 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The manual's generator has a stamp of its own: tests and linters do without it.
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage build dist site

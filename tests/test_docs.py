@@ -1,4 +1,4 @@
-"""What the README says can be done by copy and paste."""
+"""What the README and the manual say can be done by copy and paste."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+MANUAL = README.parent / "docs"
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+BLOCKS = python_blocks(README)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -20,6 +27,30 @@ def test_readme_example_runs(block: str) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "O(2)" in done.stdout
+
+
+def run_page(name: str, folder: Path, *shorter: tuple[str, str]) -> str:
+    """Run the blocks of a page in one process, with some of their numbers replaced by smaller ones; what they print."""
+    program = "\n".join(python_blocks(MANUAL / name))
+    for old, new in shorter:
+        assert program.count(old) == 1, old
+        program = program.replace(old, new)
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_network_can_be_pasted(tmp_path: Path) -> None:
+    printed = run_page("first-network.md", tmp_path, ("range(150)", "range(3)"), ("comets(1000)", "comets(50)"))
+    assert "λ(↔)" in printed
+    assert "last layer, ↕: error" in printed
+    assert float(printed.strip().splitlines()[-1].removeprefix("tensor(").removesuffix(")")) < 1e-5  # exported
+    assert {path.name for path in tmp_path.iterdir()} == {"densities.png", "comets.pt"}
+
+
+def test_the_checks_of_the_troubleshooting_page_run(tmp_path: Path) -> None:
+    assert "LayerError(" in run_page("troubleshooting.md", tmp_path)
 
 
 def test_readme_links_exist() -> None:
