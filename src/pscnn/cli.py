@@ -311,20 +311,34 @@ def _show_plan(store: Any, configs: list[Any], workers: int | None) -> None:
 
 
 def _run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any]:
-    """Run what is not finished with an overview; the runs that failed."""
-    from pscnn import experiments
+    """Run what is not finished, with those under way on the screen; the runs that failed."""
+    from rich.console import Group
+    from rich.live import Live
+
+    from pscnn import experiments, training
 
     _make(store.root)
     failed: list[Any] = []
-    with _progress() as progress:
-        bar = progress.add_task("", total=len(configs))
+    progress = _progress()
+    bar = progress.add_task("", total=len(configs))
 
-        def done(config: Any, result: Any) -> None:
-            if isinstance(result, BaseException):
-                failed.append(config)
-            text = f"{len(failed)} failed; " if failed else ""
-            progress.update(bar, advance=1, description=f"{text}last: {store.folder(config).name}")
+    def overview() -> Any:
+        table = Table("under way", "epoch", "validation", box=None)
+        for config in configs:
+            folder = store.folder(config)
+            if (folder / "config.yaml").exists() and not (folder / "result.json").exists():
+                row, judged_by = training.last_epoch(folder), config.judged_by[0]
+                cells = ("0", "–") if row is None else (str(row["epoch"] + 1), f"{row[f'validation/{judged_by}']:.4f}")
+                table.add_row(folder.name, f"{cells[0]} of {config.epochs}", f"{judged_by} {cells[1]}")
+        return Group(table, progress) if table.rows else progress
 
+    def done(config: Any, result: Any) -> None:
+        if isinstance(result, BaseException):
+            failed.append(config)
+        text = f"{len(failed)} failed; " if failed else ""
+        progress.update(bar, advance=1, description=f"{text}last: {store.folder(config).name}")
+
+    with Live(get_renderable=overview, console=errors, refresh_per_second=1):
         experiments.run_missing(configs, store.root, **how, on_done=done)
     return failed
 

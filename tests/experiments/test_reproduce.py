@@ -59,6 +59,13 @@ def test_every_cell_stands_beside_a_published_number(name: str) -> None:
     assert all(column in numbers[row] for row, column in sheet.cells)
 
 
+def test_fewer_volumes_of_organs_stand_beside_the_figures_numbers() -> None:
+    sheet = SHEETS["data-ablation"]()
+    numbers = published("data_ablation")
+    assert all(column in numbers[row] for row, column in sheet.cells if row.endswith("organ"))
+    assert numbers["SO(3) P-SCNN, organ"]["0.25"] == (0.755, 0.029)
+
+
 def test_tables_can_be_narrowed_and_changed() -> None:
     sheet = SHEETS["ddmnist"]()
     assert set(sheet.only(["O2"]).columns) == {"O2"}

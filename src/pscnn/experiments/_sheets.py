@@ -244,11 +244,12 @@ def _competitive() -> Sheet:
 def _fractions() -> Sheet:
     cells: dict[Place, tuple[Config, str]] = {}
     for dataset in ("organ", "synapse", "nodule"):
-        for row, method in (("CNN", "cnn"), ("SO(3) SCNN", "scnn"), ("SO(3) P-SCNN", "p-scnn")):
+        methods = {"CNN": "cnn", "SO(3) SCNN": "scnn", "SO(3) RPP": "rpp", "SO(3) P-SCNN": "p-scnn"}
+        for row, method in methods.items():
             for fraction in FRACTIONS:
                 config = VolumeConfig(dataset=dataset, method=method, fraction=fraction)
                 cells[f"{row}, {dataset}", f"{fraction:g}"] = config, "test_accuracy"
-    return Sheet("Fewer training volumes", None, cells)
+    return Sheet("Fewer training volumes", "data_ablation", cells)
 
 
 SHEETS: dict[str, Callable[[], Sheet]] = {
