@@ -183,12 +183,15 @@ def words(found: Discovery) -> list[str]:
         last = found.layers[-1]
         if last is not row:
             out.append(f"In the end, in layer {last.label}, what is kept: {_kept(last)}.")
-    certainty = "is larger than its uncertainty" if choice.sure else "is within its uncertainty"
-    out.append(
-        f"How sure: {found.seeds} networks of each kind, {holds.counts[1]} validation examples; the difference that "
-        f"decides {certainty}."
-        + ("" if choice.sure else " More seeds (--seeds), minutes or validation examples would tell more.")
-    )
+    basis = f"How sure: {found.seeds} networks of each kind, {holds.counts[1]} validation examples. "
+    if choice.sure:
+        out.append(basis + "The differences that decide are larger than their uncertainty.")
+    else:
+        out.append(
+            basis
+            + "Not all differences are larger than their uncertainty; where they are not, the more symmetric network "
+            "is recommended, since it has less to learn. More seeds (--seeds), minutes or examples would tell more."
+        )
     return out
 
 
@@ -210,7 +213,8 @@ def _why(found: Discovery) -> str:
 
 
 def _gap(value: float, holds: own.About) -> str:
-    return f"{-value:+.3f}" if holds.regression else f"{100 * value:+.1f} points"
+    value += 0.0  # no minus before zero
+    return f"{0.0 - value:+.3f}" if holds.regression else f"{100 * value:+.1f} points"
 
 
 def _score(value: float, holds: own.About) -> str:

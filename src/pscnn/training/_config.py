@@ -476,7 +476,7 @@ class OwnConfig(Config):
     batch_size: int = _setting(64, "")
     lr: float = _setting(3e-3, "")
     alignment: str = _setting("exact", "")
-    kl_weight: float = _setting(0.1, "")
+    kl_weight: float = _setting(1.0, "")
     uniform_first: bool = _setting(True, "")
     data: str = _setting("", "File of prepared data, made by pscnn discover.")
     about: str = _setting("", "What the file holds; read from it.")
