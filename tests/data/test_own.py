@@ -77,7 +77,7 @@ def test_sizes_depths_and_colours_are_brought_to_one_shape(tmp_path: Path) -> No
     assert (about.size, about.channels) == (56, 3)
     assert about.notes == (
         "1 files of other kinds were left out.",
-        "Examples of 4 different shapes were filled up to squares or cubes and resized to side 56.",
+        "Examples of 4 different shapes were filled up to equal sides and resized to side 56.",
     )
     assert splits["train"].pixels.shape[1:] == (3, 56, 56)
     assert splits["train"].pixels.abs().max() <= 1
@@ -188,10 +188,11 @@ def test_folders_that_cannot_be_used_say_why(folder: Path, tmp_path: Path) -> No
         prepare(folder, size=30)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_folder_without_permission_is_named(folder: Path) -> None:
     (folder / "cat").chmod(0)
     try:
+        if os.access(folder / "cat", os.R_OK):
+            pytest.skip("this user may read everything")
         with pytest.raises(DataError, match=r"cat may not be read"):
             prepare(folder)
     finally:

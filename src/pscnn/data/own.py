@@ -179,8 +179,11 @@ def prepare(
     shapes = {example.shape[:-1] for example in found.examples}
     notes = list(found.notes)
     if shapes != {(size,) * dimension}:
-        what = f"{len(shapes)} different shapes" if len(shapes) > 1 else "×".join(map(str, shapes.pop()))
-        notes.append(f"Examples of {what} were filled up to squares or cubes and resized to side {size}.")
+        what = f"{len(shapes)} different shapes" if len(shapes) > 1 else "×".join(map(str, next(iter(shapes))))
+        equal = all(len(set(shape)) == 1 for shape in shapes)
+        notes.append(
+            f"Examples of {what} were {'' if equal else 'filled up to equal sides and '}resized to side {size}."
+        )
     pixels = np.stack([_fit(example, size, channels) for example in found.examples])
     low, high = (0.0, 1.0) if found.bytes_only else _range(pixels[split == 0], source)
     pixels = np.clip(2 * (pixels - low) / (high - low) - 1, -4, 4)
