@@ -32,6 +32,9 @@ LABELS = {"scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN
 LEARNT = 0.05
 """By how much the best network must surpass a constant answer for the data to say anything."""
 
+NO_GAIN = 0.03
+"""A gain, in accuracy or share of the variance, below which giving up a symmetry counts as no help."""
+
 
 @dataclass(frozen=True)
 class LayerFinding:
@@ -161,7 +164,11 @@ def words(found: Discovery) -> list[str]:
     out = [f"Use the {LABELS[choice.method]} network. {_why(found)}"]
     lost = next((k for k, row in enumerate(found.layers) if row.degrees[found.group][0] < KEPT), None)
     if choice.method == "scnn":
-        text = f"The task keeps the symmetry {found.group}: giving it up does not help."
+        gap = next(gap for gap in found.differences if (gap.first, gap.second) == ("p-scnn", "scnn"))
+        if gap.high < NO_GAIN:
+            text = f"The task keeps the symmetry {found.group}: giving it up does not help."
+        else:
+            text = f"Nothing here speaks against the symmetry {found.group}: giving it up did not help for sure."
         if lost is not None:
             text += " That densities of the partially equivariant network are not uniform is no evidence against it."
         out.append(text)
@@ -172,12 +179,12 @@ def words(found: Discovery) -> list[str]:
     else:
         if lost:
             before = found.layers[lost - 1]
-            out.append(f"Patterns of up to {before.pixels} of {holds.size} pixels keep {found.group}.")
+            out.append(f"Patterns of up to {before.pixels} of {holds.size} {_unit(holds)} keep {found.group}.")
         row = found.layers[lost]
         whole = row.degrees[found.group]
         out.append(
-            f"In layer {row.label}, which sees {row.pixels} of {holds.size} pixels, {found.group} is given up (kept to "
-            f"{whole[0]:.0%}, {whole[1]:.0%} to {whole[2]:.0%} over {found.seeds} seeds); what is kept there: "
+            f"In layer {row.label}, which sees {row.pixels} of {holds.size} {_unit(holds)}, {found.group} is given up "
+            f"(kept to {whole[0]:.0%}, {whole[1]:.0%} to {whole[2]:.0%} over {found.seeds} seeds); what is kept there: "
             f"{_kept(row)}."
         )
         last = found.layers[-1]
@@ -212,6 +219,10 @@ def _why(found: Discovery) -> str:
     return f"{unit}: {'; '.join(parts)} (95 % intervals)."
 
 
+def _unit(holds: own.About) -> str:
+    return "pixels" if holds.dimension == 2 else "voxels"
+
+
 def _gap(value: float, holds: own.About) -> str:
     value += 0.0  # no minus before zero
     return f"{0.0 - value:+.3f}" if holds.regression else f"{100 * value:+.1f} points"
@@ -232,8 +243,8 @@ def score_rows(found: Discovery) -> list[list[str]]:
         out.append(
             [
                 LABELS[method] + (" ←" if method == found.choice.method and found.learnt else ""),
-                f"{_score(mean, found.holds)} ± {deviation:.3f}",
-                f"{own_mean:.3f} ± {own_deviation:.3f}",
+                _score(mean, found.holds) + (f" ± {deviation:.3f}" if found.seeds > 1 else ""),
+                f"{own_mean:.3f}" + (f" ± {own_deviation:.3f}" if found.seeds > 1 else ""),
                 f"{found.parameters[method]:,}",
             ]
         )
@@ -248,7 +259,7 @@ def layer_rows(found: Discovery, *, everything: bool = True) -> list[list[str]]:
     out = [["layer", "sees", "keeps", *names]]
     for row in found.layers:
         cells = [f"{row.degrees[n][0]:.0%} ({row.degrees[n][1]:.0%}–{row.degrees[n][2]:.0%})" for n in names]
-        out.append([row.label, f"{row.pixels} of {found.holds.size} pixels", _kept(row), *cells])
+        out.append([row.label, f"{row.pixels} of {found.holds.size} {_unit(found.holds)}", _kept(row), *cells])
     return out
 
 
