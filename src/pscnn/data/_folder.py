@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from pathlib import Path
+
+import numpy as np
+
+from pscnn._types import AnyArray
 
 
 class DataError(Exception):
@@ -16,3 +22,20 @@ def data_folder(folder: str | Path | None = None) -> Path:
     if chosen:
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pscnn"
+
+
+def read_arrays(path: Path, advice: str = "") -> dict[str, AnyArray]:
+    """All arrays of an ``.npz`` file.
+
+    Args:
+        path: The file.
+        advice: What to do if it is damaged, the end of the message.
+    """
+    try:
+        # Opened here, because numpy does not close a file that it cannot read.
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (FileNotFoundError, PermissionError):
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error

@@ -7,8 +7,6 @@ downloaded there and checked.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ from torch import Tensor
 from pscnn._extras import require
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
-from pscnn.data._folder import DataError, data_folder
+from pscnn.data._folder import DataError, data_folder, read_arrays
 
 __all__ = ["CLASSES", "SIZES", "DataError", "Volumes", "load", "read", "subset"]
 
@@ -111,12 +109,7 @@ def load(
 
 def read(path: Path, size: int, classes: int) -> dict[str, Volumes]:
     """Read and check a file."""
-    try:
-        # Opened here, because numpy does not close a file that it cannot read.
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged or not an .npz file ({error}). Delete it to download it again") from error
+    arrays = read_arrays(path, ". Delete it to download it again")
     out = {}
     for split, short in zip(SPLITS, ("train", "val", "test"), strict=True):
         for kind in ("images", "labels"):

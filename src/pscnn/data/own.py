@@ -19,8 +19,6 @@ import csv
 import io
 import json
 import math
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -35,7 +33,7 @@ from pscnn._extras import require
 from pscnn._files import write_whole
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
-from pscnn.data._folder import DataError
+from pscnn.data._folder import DataError, read_arrays
 
 __all__ = ["SUFFIXES", "About", "Examples", "load", "prepare", "read_about", "read_example"]
 
@@ -216,12 +214,12 @@ def write_prepared(out: Path, pixels: AnyArray, targets: AnyArray, split: AnyArr
 
 def read_about(path: str | Path) -> About:
     """What a prepared file holds."""
-    return About.from_json(str(_open(Path(path), ("about",))["about"]))
+    return About.from_json(str(_open(Path(path))["about"]))
 
 
 def load(path: str | Path) -> dict[str, Examples]:
     """The splits of a prepared file."""
-    arrays = _open(Path(path), ("pixels", "targets", "split"))
+    arrays = _open(Path(path))
     out = {}
     for number, name in enumerate(SPLITS):
         rows = arrays["split"] == number
@@ -425,13 +423,7 @@ def _unit(array: AnyArray, path: Path) -> AnyArray:
 
 
 def _arrays(source: Path) -> _Found:
-    try:
-        with source.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except PermissionError:
-        raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{source} is damaged or not an .npz file ({error})") from None
+    arrays = read_arrays(source)
     prefixes = {"train_": 0, "val_": 1, "test_": 2} if "train_images" in arrays else {"": None}
     examples: list[AnyArray] = []
     targets: list[Any] = []
@@ -554,11 +546,11 @@ def _some(things: Sequence[Any]) -> str:
     return listed if len(things) <= _NAMED else f"{listed}; and {len(things) - _NAMED} more"
 
 
-def _open(path: Path, names: tuple[str, ...]) -> dict[str, AnyArray]:
+def _open(path: Path) -> dict[str, AnyArray]:
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
+        arrays = read_arrays(path, ". pscnn discover makes it again")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: pscnn discover makes such files") from None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged or was not made by pscnn discover ({error})") from None
+    if not {"about", "pixels", "targets", "split"} <= set(arrays):
+        raise DataError(f"{path} was not made by pscnn discover")
+    return arrays

@@ -58,12 +58,10 @@ class Choice:
 
     Attributes:
         method: The most symmetric that no other surpasses for sure.
-        surpasses: The more symmetric ones that it surpasses for sure.
         sure: Whether every difference that it rests on is larger than its uncertainty.
     """
 
     method: str
-    surpasses: tuple[str, ...]
     sure: bool
 
 
@@ -204,12 +202,11 @@ def difference(first: str, second: str, scores: dict[str, list[Array]]) -> Diffe
 
 def choose(scores: dict[str, list[Array]]) -> tuple[Choice, list[Difference]]:
     """Begin with the most symmetric network; leave it only for one that is better for sure."""
-    chosen, surpassed, found = DISCOVER_METHODS[0], [], []
+    chosen, found = DISCOVER_METHODS[0], []
     for method in DISCOVER_METHODS[1:]:
         gap = difference(method, chosen, scores)
         found.append(gap)
         if gap.low > 0:
-            surpassed.append(chosen)
             chosen = method
     rest = [
         difference(a, b, scores)
@@ -218,7 +215,7 @@ def choose(scores: dict[str, list[Array]]) -> tuple[Choice, list[Difference]]:
         if (a, b) not in {(gap.first, gap.second) for gap in found}
     ]
     sure = all(gap.low > 0 or gap.high < 0 for gap in found)
-    return Choice(chosen, tuple(surpassed), sure), [*found, *rest]
+    return Choice(chosen, sure), [*found, *rest]
 
 
 def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:

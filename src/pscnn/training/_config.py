@@ -471,7 +471,7 @@ class OwnConfig(Config):
     """People's own data, as ``pscnn.data.own`` prepares them; subclasses for images, volumes, classes and numbers."""
 
     group: str = _setting("O(2)", "")
-    size: int = _setting(28, "")
+    size: int = _setting(0, "")  # 0 stands for that of the data
     width: float = _setting(0.25, "")
     batch_size: int = _setting(64, "")
     lr: float = _setting(3e-3, "")
@@ -489,6 +489,8 @@ class OwnConfig(Config):
                 object.__setattr__(self, "about", own.read_about(self.data).to_json())
             except DataError as error:
                 raise ConfigError(str(error)) from None
+        if self.size not in (0, self.holds.size):
+            raise ConfigError(f"{self.data} has side length {self.holds.size}, not {self.size}: prepare it again")
         object.__setattr__(self, "size", self.holds.size)
         super().__post_init__()
         if self.holds.dimension != self.dimension or self.holds.regression != (self.judged_by[0] == "mse"):
