@@ -54,6 +54,22 @@ def test_convolutions(
         same(patches, plain, [x, w])
 
 
+def test_volumes_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU volumes are laid out so in eager mode too, where torch.func must work and gradients have gradients."""
+    model = models.build("medmnist3d", "p-scnn", "SO(3)", size=16, width=1, classes=3).double().eval()
+    x = noise(2, 1, 16, 16, 16)
+    found = []
+    for fast in (False, True):
+        monkeypatch.setattr(_fast, "fast_layout", lambda t, fast=fast: fast)
+        y = model(x)
+        (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        second = torch.autograd.grad(gradient.square().sum(), [x, *model.parameters()], allow_unused=True)
+        one_by_one = torch.func.vmap(lambda a: model(a[None])[0])(x.detach())
+        found.append([y, gradient, *(g for g in second if g is not None), one_by_one])
+    for slow, quick in zip(*found, strict=True):
+        torch.testing.assert_close(quick, slow, atol=1e-9, rtol=1e-7)
+
+
 @pytest.mark.parametrize("method", ["scnn", "p-scnn"])
 @pytest.mark.parametrize(("task", "group", "size"), [("ddmnist", "O(2)", 28), ("medmnist3d", "SO(3)", 16)])
 def test_network_in_the_fast_layout(

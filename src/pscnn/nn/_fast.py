@@ -15,13 +15,24 @@ FEW_CHANNELS, COLUMNS = 4, 352
 """A kernel of no more input channels and entries per output channel is multiplied with the image's patches."""
 
 
-def fast_layout(x: Tensor) -> bool:
-    """Whether to lay out feature maps for tensor cores: in compiled code, where copies join the operations around."""
+def compiled(x: Tensor) -> bool:
+    """Whether a map is met while code for a GPU is compiled."""
     return torch.compiler.is_compiling() and x.is_cuda
+
+
+def fast_layout(x: Tensor) -> bool:
+    """Whether to lay out feature maps for tensor cores.
+
+    In compiled code, where copies join the operations around, and for volumes, where they are small beside the
+    convolution.
+    """
+    return compiled(x) or (x.is_cuda and x.ndim == 5)
 
 
 def channels_last(x: Tensor) -> Tensor:
     """The same map with its channels innermost in memory."""
+    if not torch.compiler.is_compiling():  # the same in words that torch.vmap understands
+        return x.movedim(1, -1).contiguous().movedim(-1, 1)
     return x.contiguous(memory_format=torch.channels_last if x.ndim == 4 else torch.channels_last_3d)
 
 
@@ -65,6 +76,8 @@ class ByPortions(torch.autograd.Function):
 
     The gradient is written out because autograd would hand it on in another layout, to be copied.
     """
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
@@ -115,6 +128,8 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
 
 class Blur(torch.autograd.Function):
     """The blur axis by axis as sums of shifted maps, forwards and backwards."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, along: Tensor, stride: int, padding: int) -> Tensor:

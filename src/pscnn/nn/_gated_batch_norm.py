@@ -14,7 +14,7 @@ from pscnn._memo import memo
 from pscnn._types import AnyArray
 from pscnn.groups import Representation
 from pscnn.nn._batch_norm import BatchNorm, field_gradients, field_statistics
-from pscnn.nn._fast import channels_last, fast_layout
+from pscnn.nn._fast import channels_last, compiled
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
@@ -83,7 +83,7 @@ class GatedBatchNorm(ConstantsModule):
     def _in_one_pass(self, x: Tensor) -> bool:
         return (
             isinstance(x, Tensor)
-            and fast_layout(x)
+            and compiled(x)
             and self._equal
             and x.ndim > 2
             and x.shape[1] == self.in_type.size

@@ -341,6 +341,7 @@ class ShapeConfig(Config):
     alignment: str = _setting("exact", "")
     kl_weight: float = _setting(0.03, "")
     uniform_first: bool = _setting(True, "")
+    select: str = _setting("last", "")  # accuracy is 1 long before the densities have settled
     variant: str = _setting("chiral", f"What the class depends on: {', '.join(shapes3d.VARIANTS)}.")
     train_count: int = _setting(400, "Training volumes.")
     validation_count: int = _setting(100, "Validation volumes.")
