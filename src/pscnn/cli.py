@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import statistics
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -231,6 +232,9 @@ def reproduce(
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
     only: Annotated[list[str] | None, typer.Option(help="Only this row or column; can be given again.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it may take.")] = False,
+    known: Annotated[
+        list[Path] | None, typer.Option(help="Take finished runs from this file of results --save; can be given again.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core by default.")] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray (the machines of a Ray cluster).")] = "local",
     gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,
@@ -265,6 +269,8 @@ def reproduce(
     sheet = experiments.SHEETS[what]().only(only or []).changed(settings)
     configs = sheet.runs(seeds)
     store = experiments.Store(runs)
+    for file in known or []:
+        experiments.take_runs(file, runs)
     if dry_run:
         _show_plan(store, configs, workers)
         return
@@ -385,27 +391,37 @@ def _reproduce_vectors(what: str, folder: Path, seeds: int, epochs: int, workers
 @app.command()
 @_command
 def results(
-    runs: Annotated[Path, typer.Argument(help="Folder with runs, at any depth.")] = Path("runs"),
+    runs: Annotated[Path, typer.Argument(help="Folder with runs, at any depth; or a file of --save.")] = Path("runs"),
     where: Annotated[
         list[str] | None, typer.Option(help="Only runs with this setting, such as group=O(2); can be given again.")
     ] = None,
     compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
     form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+    save: Annotated[Path | None, typer.Option(help="Write the runs into this JSON file; never replaced.")] = None,
 ) -> None:
     """List finished runs with their results, choose among them, compare them, export them."""
+    from pscnn import experiments
     from pscnn.report._sheets import FORMATS, found_runs, run_rows, write_rows
 
     if form not in FORMATS:
         _fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
-    if not runs.is_dir():
-        _fail(f"{runs} is not a folder")
+    if not runs.exists():
+        _fail(f"there is no {runs}")
     pairs = [condition.partition("=") for condition in where or []]
     for name, sign, _ in pairs:
         if not (name and sign):
             _fail("--where needs a setting and its value, such as --where group=O(2)")
-    found = found_runs(runs, {name: value for name, _, value in pairs})
-    if not found:
-        _fail(f"no finished run in {runs}" + (" has these settings" if pairs else ""))
+    with tempfile.TemporaryDirectory() as place:
+        folder = runs if runs.is_dir() else Path(place)
+        if runs.is_file():
+            experiments.take_runs(runs, folder)
+        found = found_runs(folder, {name: value for name, _, value in pairs})
+        if not found:
+            _fail(f"no finished run in {runs}" + (" has these settings" if pairs else ""))
+        if save is not None:
+            experiments.save_runs([own for own, _, _ in found], save)
+    if runs.is_file():
+        found = [(own.relative_to(folder), config, result) for own, config, result in found]
     console.print(write_rows(run_rows(found, compare), form), highlight=False, soft_wrap=True, markup=False, end="")
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -214,6 +215,24 @@ def test_the_command(tmp_path: Path) -> None:
     compared = CliRunner().invoke(app, ["results", str(tmp_path), "--compare", "method", "--format", "csv"])
     accuracy = json.loads((folder / "result.json").read_text())["test_accuracy"]
     assert compared.output == f"method,runs,test accuracy\np-scnn,1,{accuracy:.4f}\n"
+    file, elsewhere = tmp_path / "kept.json", tmp_path / "elsewhere"
+    saved = CliRunner().invoke(app, ["results", str(tmp_path / "ddmnist"), "--save", str(file)])
+    assert saved.exit_code == 0, saved.output
+    again = CliRunner().invoke(app, ["results", str(tmp_path / "ddmnist"), "--save", str(file)])
+    assert again.exit_code == 1
+    assert "exists" in again.output
+    from_file = CliRunner().invoke(app, ["results", str(file), "--format", "csv"])
+    assert f"ddmnist/{folder.name},ddmnist,p-scnn" in from_file.output
+    arguments[arguments.index(str(tmp_path))] = str(elsewhere)
+    taken = CliRunner().invoke(app, [*arguments, "--known", str(file), "--dry-run"])
+    assert "1 runs: 1 finished" in taken.output
+    assert f"{accuracy:.3f} (1)" in CliRunner().invoke(app, arguments).output
+    (other,) = (elsewhere / "ddmnist").glob("p-scnn*")
+    assert other.name == folder.name
+    with np.load(folder / "densities.npz") as one, np.load(other / "densities.npz") as two:
+        for name in one.files:
+            np.testing.assert_allclose(two[name], one[name], atol=1e-6)
+    shutil.rmtree(elsewhere)
     shutil.rmtree(folder)
     assert CliRunner().invoke(app, ["results", str(tmp_path)]).exit_code == 1
 
@@ -225,7 +244,9 @@ def test_the_command(tmp_path: Path) -> None:
         (["reproduce", "kl", "--format", "word"], "unknown format 'word'"),
         (["reproduce", "vectors", "--dry-run"], "takes --runs, --seeds"),
         (["reproduce", "kl", "--only", "sometimes"], "no row or column is called"),
-        (["results", "nowhere"], "is not a folder"),
+        (["results", "nowhere"], "there is no nowhere"),
+        (["results", "README.md"], "README.md is not a file of runs"),
+        (["reproduce", "kl", "--known", "nowhere", "--dry-run"], "cannot read nowhere"),
         (["results", ".", "--where", "seed"], "needs a setting and its value"),
     ],
 )

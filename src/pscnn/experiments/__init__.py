@@ -1,5 +1,6 @@
 """The paper's tables as data, and what runs them."""
 
+from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
 from pscnn.experiments._discover import DISCOVER_METHODS, discover_plan, prepared_file
 from pscnn.experiments._flows import FLOW_DATASETS, FlowSize, flow_sizes
@@ -42,7 +43,9 @@ __all__ = [
     "run_missing",
     "run_symmetry",
     "run_vectors",
+    "save_runs",
     "space_tables",
     "symmetry_score",
+    "take_runs",
     "vector_tables",
 ]

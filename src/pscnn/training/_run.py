@@ -329,8 +329,10 @@ def _device_name(trainer: lightning.Trainer) -> str:
 
 
 def _environment() -> dict[str, Any]:
-    versions = {}
-    for package in ("pscnn", "torch", "lightning", "numpy", "scipy", "torchmetrics"):
+    from pscnn import __version__
+
+    versions = {"pscnn": __version__}
+    for package in ("torch", "lightning", "numpy", "scipy", "torchmetrics"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
