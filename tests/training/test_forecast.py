@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pscnn import models, report, training
+from pscnn import models, nn, report, training
 from pscnn.data import smoke
 from pscnn.data._windows import Windows
 from pscnn.groups import rotation
@@ -43,15 +43,38 @@ def tiny(**options: Any) -> training.SmokeConfig:
     return training.SmokeConfig(**{**start, **options})
 
 
+@pytest.mark.parametrize("group", ["C(4)", "SO(2)"])
+def test_kernels_are_expanded_once_per_forecast(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = models.build("flow", "p-scnn", group, size=(8, 8), hidden=2, layers=3).double()
+    past = torch.randn(2, 20, 8, 8, dtype=torch.float64)
+    frames, slow = [], past
+    for _ in range(3):
+        frames.append(model(slow))
+        slow = torch.cat([slow[:, 2:], frames[-1]], 1)
+    calls = []
+    expand = nn.SteerableMap.kernel
+    monkeypatch.setattr(nn.SteerableMap, "kernel", lambda self: calls.append(self) or expand(self))
+    found = training.roll_out(model, past, 3)
+    assert len(calls) == 3  # layers
+    torch.testing.assert_close(found, torch.stack(frames, 1))
+    parameters = list(model.parameters())
+    expected = torch.autograd.grad(torch.stack(frames, 1).square().sum(), parameters)
+    for one, two in zip(torch.autograd.grad(found.square().sum(), parameters), expected, strict=True):
+        torch.testing.assert_close(one, two)
+    model(past)
+    assert len(calls) == 6  # as ever afterwards
+
+
 def test_a_network_sees_its_own_frames() -> None:
     seen = []
 
-    def model(past: torch.Tensor) -> torch.Tensor:
-        seen.append(past)
-        return past[:, -2:] + past[:, :2]
+    class Model(torch.nn.Module):
+        def forward(self, past: torch.Tensor) -> torch.Tensor:
+            seen.append(past)
+            return past[:, -2:] + past[:, :2]
 
     past = torch.randn(3, 20, 4, 5)
-    out = training.roll_out(model, past, 3)  # type: ignore[arg-type]
+    out = training.roll_out(Model(), past, 3)
     assert out.shape == (3, 3, 2, 4, 5)
     first = past[:, 18:] + past[:, :2]
     second = first + past[:, 2:4]

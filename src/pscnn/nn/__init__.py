@@ -12,7 +12,7 @@ from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
-from pscnn.nn._steerable import SteerableMap
+from pscnn.nn._steerable import SteerableMap, expand_once
 
 __all__ = [
     "AvgPoolAntialiased",
@@ -32,5 +32,6 @@ __all__ = [
     "SteerableMap",
     "Upsample",
     "convert",
+    "expand_once",
     "export",
 ]

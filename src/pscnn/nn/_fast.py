@@ -26,7 +26,7 @@ def fast_layout(x: Tensor) -> bool:
     In compiled code, where copies join the operations around, and for volumes, where they are small beside the
     convolution.
     """
-    return compiled(x) or (x.is_cuda and x.ndim == 5)
+    return compiled(x) or (isinstance(x, Tensor) and x.is_cuda and x.ndim == 5)  # a tracer's proxy is no tensor
 
 
 def channels_last(x: Tensor) -> Tensor:

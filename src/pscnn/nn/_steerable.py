@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +97,7 @@ class SteerableMap(ConstantsModule):
         self.weight = nn.Parameter(torch.empty(count, dtype=like.dtype, device=like.device))
         self._build_bias(bias, like)
         self._cache: tuple[Any, Tensor, Tensor | None] | None = None
+        self._held: list[tuple[Tensor, Tensor | None]] | None = None
         self.reset_parameters()
 
     # -- construction ---------------------------------------------------------------------------------------------
@@ -267,7 +269,11 @@ class SteerableMap(ConstantsModule):
         ):
             # An optimiser step may follow, and fused ones do not count up the version of what they change.
             self._cache = None
-            return self.kernel(), self.full_bias()
+            if self._held is None:
+                return self.kernel(), self.full_bias()
+            if not self._held:
+                self._held.append((self.kernel(), self.full_bias()))
+            return self._held[0]
         key = [(p, p._version, p.data_ptr(), p.dtype) for p in parameters]
         if self._cache is not None:
             old = self._cache[0]
@@ -288,11 +294,44 @@ class SteerableMap(ConstantsModule):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cache": None}
+        return {**self.__dict__, "_cache": None, "_held": None}
 
     def extra_repr(self) -> str:
         kind = "equivariant" if self.likelihood is None else "partially equivariant"
         return f"{self.in_type} → {self.out_type}, {kind}, {self.weight.numel()} weights"
+
+
+@contextlib.contextmanager
+def expand_once(model: nn.Module) -> Iterator[None]:
+    """Let every steerable layer of a network expand its kernel at most once, with its gradient, until the end.
+
+    For networks that are applied several times within one step, as in forecasts from their own output. Parameters must
+    not change inside. Compiled code does so by itself.
+
+    Args:
+        model: Whose layers.
+
+    Example:
+        >>> import torch
+        >>> from pscnn import FieldType, nn
+        >>> from pscnn.groups import C
+        >>> H = C(4)
+        >>> vectors = FieldType(H, [H.vector])
+        >>> conv = nn.Conv2d(vectors, vectors, 3, padding=1)
+        >>> x = torch.randn(1, 2, 9, 9)
+        >>> with nn.expand_once(conv):
+        ...     for _ in range(6):
+        ...         x = conv(x)
+    """
+    layers = [module for module in model.modules() if isinstance(module, SteerableMap)]
+    before = [layer._held for layer in layers]
+    for layer in layers:
+        layer._held = []
+    try:
+        yield
+    finally:
+        for layer, held in zip(layers, before, strict=True):
+            layer._held = held
 
 
 def _few_operations(weight: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 
 from pscnn import models
 from pscnn._regularization import align, likelihoods
+from pscnn.nn import expand_once
 from pscnn.training._config import Config, DoubleDigitConfig, FlowConfig, OwnConfig
 from pscnn.training._released import regularization_with
 
@@ -246,9 +248,12 @@ def roll_out(model: nn.Module, past: Tensor, steps: int) -> Tensor:
         (B, steps, 2, H, W).
     """
     frames = []
-    for _ in range(steps):
-        frames.append(model(past))
-        past = torch.cat([past[:, 2:], frames[-1].to(past.dtype)], 1)
+    # A compiler sees for itself that kernels are the same in every step.
+    once = contextlib.nullcontext() if torch.compiler.is_compiling() else expand_once(model)
+    with once:
+        for _ in range(steps):
+            frames.append(model(past))
+            past = torch.cat([past[:, 2:], frames[-1].to(past.dtype)], 1)
     return torch.stack(frames, 1)
 
 
