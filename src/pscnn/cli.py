@@ -225,7 +225,7 @@ def report(
 
 @_command
 def reproduce(
-    what: Annotated[str, typer.Argument(help="A table of the paper; 'list' names them.")],
+    what: Annotated[str, typer.Argument(help="A table or figure of the paper; 'list' names them.")],
     runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
         "runs"
     ),
@@ -244,9 +244,12 @@ def reproduce(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Make tables of the paper again, beside its numbers. Settings that are given replace the paper's in every run."""
+    """Make tables and figures of the paper again, beside its numbers.
+
+    Settings that are given replace the paper's in every run.
+    """
     from pscnn import experiments
-    from pscnn.report._sheets import FORMATS, sheet_rows, write_rows
+    from pscnn.report._sheets import FORMATS
     from pscnn.training import ConfigError
 
     if what in ("vectors", "vectors-3d"):
@@ -267,6 +270,8 @@ def reproduce(
     if form not in FORMATS:
         _fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
     sheet = experiments.SHEETS[what]().only(only or []).changed(settings)
+    if sheet.picture not in (None, "fractions"):
+        seeds = 1
     configs = sheet.runs(seeds)
     store = experiments.Store(runs)
     for file in known or []:
@@ -276,12 +281,13 @@ def reproduce(
         return
     how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
     failed = _run_missing(store, configs, how)
-    text = write_rows(sheet_rows(sheet, sheet.fill(seeds, store.result)), form)
-    if form == "text":
-        console.print(f"{sheet.title}: mean ± standard deviation (runs) | the paper's", highlight=False)
-    console.print(text, highlight=False, soft_wrap=True, markup=False, end="")
-    if form == "text" and "*" in text:
-        console.print("* more than two of the paper's standard deviations away", highlight=False)
+    if sheet.picture is None:
+        _print_table(sheet, sheet.fill(seeds, store.result), form)
+    else:
+        from pscnn.report._pictures import draw_sheet
+
+        for picture in draw_sheet(sheet, store, what, seeds, data_dir):
+            console.print(f"drawn: {picture}", highlight=False, soft_wrap=True, markup=False)
     versions = {store.code(config) for config in configs if store.result(config) is not None}
     if len(versions) > 1:
         errors.print(f"these runs were made with different code: {', '.join(sorted(map(str, versions)))}")
@@ -292,6 +298,17 @@ def reproduce(
         errors.print(f"failed: {store.folder(config)}: {why}", style="red", markup=False)
     if failed:
         _fail(f"{len(failed)} of {len(configs)} runs failed; the same command tries them again")
+
+
+def _print_table(sheet: Any, filled: Any, form: str) -> None:
+    from pscnn.report._sheets import sheet_rows, write_rows
+
+    text = write_rows(sheet_rows(sheet, filled), form)
+    if form == "text":
+        console.print(f"{sheet.title}: mean ± standard deviation (runs) | the paper's", highlight=False)
+    console.print(text, highlight=False, soft_wrap=True, markup=False, end="")
+    if form == "text" and "*" in text:
+        console.print("* more than two of the paper's standard deviations away", highlight=False)
 
 
 def _show_plan(store: Any, configs: list[Any], workers: int | None) -> None:

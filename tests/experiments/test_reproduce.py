@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
-from pscnn.experiments import SHEETS, Store, published, run_missing
+from pscnn.experiments import SHEETS, Sheet, Store, published, run_missing
+from pscnn.report._pictures import draw_sheet
 from pscnn.report._sheets import write_rows
 from pscnn.training import ConfigError, DoubleDigitConfig
 
@@ -52,7 +54,10 @@ def test_table_1_has_510_runs() -> None:
     assert (config.epochs, config.lr, config.batch_size) == (50, 5e-4, 256)
 
 
-@pytest.mark.parametrize("name", [name for name in SHEETS if name not in ("ablation", "jetflow", "data-ablation")])
+FIGURES = [name for name in SHEETS if name.startswith("figure-")]
+
+
+@pytest.mark.parametrize("name", [n for n in SHEETS if n not in ("ablation", "jetflow", "data-ablation", *FIGURES)])
 def test_every_cell_stands_beside_a_published_number(name: str) -> None:
     sheet = SHEETS[name]()
     assert sheet.paper is not None
@@ -235,6 +240,53 @@ def test_the_command(tmp_path: Path) -> None:
     shutil.rmtree(elsewhere)
     shutil.rmtree(folder)
     assert CliRunner().invoke(app, ["results", str(tmp_path)]).exit_code == 1
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_of_runs_that_tables_have_too(name: str) -> None:
+    sheet = SHEETS[name]()
+    assert sheet.picture is not None
+    tables = {config for n, make in SHEETS.items() if n not in FIGURES for config in make().runs(1)}
+    assert set(sheet.runs(1)) <= tables
+
+
+def test_the_command_draws(tmp_path: Path) -> None:
+    common = [*OPTIONS, "--workers", "1", "--runs", str(tmp_path), "--accelerator", "cpu"]
+    expected = {
+        "figure-confusion": ("CNN", "P-SCNN"),
+        "figure-degrees": ("C1",),
+        "figure-kl": ("without",),
+        "figure-kl-training": ("training",),
+    }
+    for name, files in expected.items():
+        only = files if "training" not in files else ("with", "without")
+        done = CliRunner().invoke(app, ["reproduce", name, *common, *(w for row in only for w in ("--only", row))])
+        assert done.exit_code == 0, done.output
+        for file in files:
+            with Image.open(tmp_path / "figures" / name / f"{file}.png") as image:
+                assert image.width > 300
+    again = CliRunner().invoke(app, ["reproduce", "figure-kl", *common, "--only", "without"])
+    assert "figure-kl-2" in "".join(again.output.split())  # nothing is replaced
+
+
+def test_figures_in_space_and_over_fractions(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    config = training.ShapeConfig(epochs=1, train_count=8, validation_count=8, test_count=8, batch_size=4)
+    run_missing([config], tmp_path, workers=1, accelerator="cpu")
+    (file,) = draw_sheet(Sheet("", None, {("body", ""): (config, "test_accuracy")}, "spheres"), store, "spheres")
+    assert file.stat().st_size > 10_000
+    fractions = SHEETS["figure-data-ablation"]().only(["CNN, organ", "0.5", "1"])
+    for k, (one, _) in enumerate(fractions.cells.values()):
+        folder = store.folder(one)
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps({"test_accuracy": 0.5 + 0.1 * k}))
+    (file,) = draw_sheet(fractions, store, "fractions")
+    assert file == tmp_path / "figures" / "fractions" / "organ.png"
+    confusion = Sheet("", None, {("half", ""): next(iter(fractions.cells.values()))}, "confusion")
+    with pytest.raises(training.RunError, match="has a result only"):
+        draw_sheet(confusion, store, "confusion")
+    with pytest.raises(training.RunError, match="is finished"):
+        draw_sheet(SHEETS["figure-kl"](), store, "kl")
 
 
 @pytest.mark.parametrize(

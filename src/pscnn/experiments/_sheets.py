@@ -46,11 +46,14 @@ class Sheet:
         title: What it compares.
         paper: Name of the published table, or None.
         cells: The configuration of every cell, of the first seed, and the result that it shows.
+        picture: For a figure instead of a table, what is drawn: "confusion" or "degrees" of every row, "training" or
+            "spheres" of all, or "fractions", accuracy over the columns.
     """
 
     title: str
     paper: str | None
     cells: Mapping[Place, tuple[Config, str]]
+    picture: str | None = None
 
     @property
     def rows(self) -> list[str]:
@@ -252,6 +255,59 @@ def _fractions() -> Sheet:
     return Sheet("Fewer training volumes", "data_ablation", cells)
 
 
+def _picture(kind: str, title: str, rows: Mapping[str, Config]) -> Callable[[], Sheet]:
+    return lambda: Sheet(title, None, {(row, ""): (config, "test_accuracy") for row, config in rows.items()}, kind)
+
+
+def _pictures() -> dict[str, Callable[[], Sheet]]:
+    """The paper's figures of trained networks; those of vectors come with their tables."""
+    digits = DoubleDigitConfig(source="mnist")
+    organ = VolumeConfig(dataset="organ", group="O(3)")
+    named = {"CNN": "cnn", "SCNN": "scnn", "RPP": "rpp", "P-SCNN": "p-scnn"}
+    with_and_without = "{} of the O(2) P-SCNN on O2 digits, with and without the {}"
+
+    def levels(symmetry: str, found: tuple[int, ...]) -> dict[str, Config]:
+        return {f"L = {level}": replace(digits, symmetry=symmetry, bandlimit=level) for level in found}
+
+    without_kl = {"with": digits, "without": replace(digits, kl_weight=0.0)}
+    return {
+        "figure-confusion": _picture(
+            "confusion",
+            "Confusion, O2 digits",
+            {row: replace(digits, method=named[row]) for row in ("CNN", "SCNN", "P-SCNN")},
+        ),
+        "figure-confusion-organ": _picture(
+            "confusion",
+            "Confusion, organs",
+            {row: replace(organ if row != "CNN" else VolumeConfig(), method=method) for row, method in named.items()},
+        ),
+        "figure-degrees": _picture(
+            "degrees",
+            "Densities and errors of the O(2) P-SCNN on O2 and C1 digits",
+            {symmetry: replace(digits, symmetry=symmetry) for symmetry in ("O2", "C1")},
+        ),
+        "figure-bandlimit": _picture("degrees", "The same on SO2 digits, by L", levels("SO2", (1, 2, 3, 4))),
+        "figure-bandlimit-o2": _picture(
+            "degrees", "The same on O2 digits, by band-limit", levels("O2", (0, 1, 2, 3, 4))
+        ),
+        "figure-align": _picture(
+            "degrees",
+            with_and_without.format("Densities and errors", "alignment loss"),
+            {"with": digits, "without": replace(digits, align_weight=0.0)},
+        ),
+        "figure-kl": _picture("degrees", with_and_without.format("Densities and errors", "KL divergence"), without_kl),
+        "figure-kl-training": _picture("training", with_and_without.format("Training", "KL divergence"), without_kl),
+        "figure-spheres": _picture(
+            "spheres",
+            "The density of the second block of the O(3) P-SCNN on medical volumes",
+            {name: replace(organ, dataset=name, lr=0.0) for name in ("organ", "synapse")},
+        ),
+        "figure-data-ablation": lambda: replace(
+            _fractions(), title="Accuracy over training volumes", picture="fractions"
+        ),
+    }
+
+
 SHEETS: dict[str, Callable[[], Sheet]] = {
     "ddmnist": _digits,
     "bandlimit": _digit_bandlimits,
@@ -266,5 +322,6 @@ SHEETS: dict[str, Callable[[], Sheet]] = {
     "jetflow": lambda: _flow(JetFlowConfig(), "jetflow", "JetFlow"),
     "competitive": _competitive,
     "data-ablation": _fractions,
+    **_pictures(),
 }
-"""Tables by the name under which ``pscnn reproduce`` knows them."""
+"""Tables and figures by the name under which ``pscnn reproduce`` knows them."""

@@ -48,7 +48,7 @@ def html_report(
     """
     require("plotly", "plots", "The HTML report")
     require("matplotlib", "plots", "The HTML report")
-    runs = [_read(Path(folder), data_dir) for folder in folders]
+    runs = [read_run(Path(folder), data_dir) for folder in folders]
     path = _free(Path(out) if out is not None else Path(folders[0]) / "report.html")
     sections = [intro, _results(runs), *(_section(run) for run in runs)]
     page = _PAGE.format(plotly=_plotly_script(), body="\n".join(sections))
@@ -59,7 +59,8 @@ def html_report(
     return path
 
 
-def _read(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
+def read_run(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
+    """What a report shows of a finished run: its network, results, curves, and test images."""
     if not (folder / "result.json").exists():
         training.read_config(folder)  # says it if this is not a run at all
         raise training.RunError(f"{folder} is not finished: continue it with: pscnn train --resume {folder}")
