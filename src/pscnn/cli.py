@@ -270,8 +270,6 @@ def reproduce(
     if form not in FORMATS:
         _fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
     sheet = experiments.SHEETS[what]().only(only or []).changed(settings)
-    if sheet.picture not in (None, "fractions"):
-        seeds = 1
     configs = sheet.runs(seeds)
     store = experiments.Store(runs)
     for file in known or []:

@@ -96,7 +96,8 @@ class Sheet:
         return replace(self, cells=cells)
 
     def runs(self, seeds: int) -> list[Config]:
-        """All distinct configurations, every cell with its seeds."""
+        """All distinct configurations, every cell with its seeds; figures of single networks show the first."""
+        seeds = seeds if self.picture in (None, "fractions") else 1
         found = (replace(config, seed=config.seed + k) for config, _ in self.cells.values() for k in range(seeds))
         return list(dict.fromkeys(found))
 
@@ -287,9 +288,7 @@ def _pictures() -> dict[str, Callable[[], Sheet]]:
             {symmetry: replace(digits, symmetry=symmetry) for symmetry in ("O2", "C1")},
         ),
         "figure-bandlimit": _picture("degrees", "The same on SO2 digits, by L", levels("SO2", (1, 2, 3, 4))),
-        "figure-bandlimit-o2": _picture(
-            "degrees", "The same on O2 digits, by band-limit", levels("O2", (0, 1, 2, 3, 4))
-        ),
+        "figure-bandlimit-o2": _picture("degrees", "The same on O2 digits, by L", levels("O2", (0, 1, 2, 3, 4))),
         "figure-align": _picture(
             "degrees",
             with_and_without.format("Densities and errors", "alignment loss"),
@@ -303,7 +302,7 @@ def _pictures() -> dict[str, Callable[[], Sheet]]:
             {name: replace(organ, dataset=name, lr=0.0) for name in ("organ", "synapse")},
         ),
         "figure-data-ablation": lambda: replace(
-            _fractions(), title="Accuracy over training volumes", picture="fractions"
+            _fractions(), title="Accuracy by training volumes", picture="fractions"
         ),
     }
 
