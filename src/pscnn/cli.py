@@ -249,11 +249,12 @@ def reproduce(
     Settings that are given replace the paper's in every run.
     """
     from pscnn import experiments
+    from pscnn.report._pictures import check_drawable, draw_sheet
     from pscnn.report._sheets import FORMATS
     from pscnn.training import ConfigError
 
     if what in ("vectors", "vectors-3d"):
-        if only or dry_run or set(settings) - {"epochs"}:
+        if only or dry_run or known or set(settings) - {"epochs"}:
             raise ConfigError(f"{what} takes --runs, --seeds, --epochs and --workers only")
         _reproduce_vectors(what, runs / "vectors", seeds, settings.get("epochs", 100), workers)
         return
@@ -273,17 +274,17 @@ def reproduce(
     configs = sheet.runs(seeds)
     store = experiments.Store(runs)
     for file in known or []:
-        experiments.take_runs(file, runs)
+        errors.print(f"{file}: {experiments.take_runs(file, runs)} runs taken into {runs}", highlight=False)
     if dry_run:
         _show_plan(store, configs, workers)
         return
+    if sheet.picture is not None:
+        check_drawable(sheet, store)  # before hours of training
     how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
     failed = _run_missing(store, configs, how)
     if sheet.picture is None:
         _print_table(sheet, sheet.fill(seeds, store.result), form)
-    else:
-        from pscnn.report._pictures import draw_sheet
-
+    elif len(failed) < len(configs):
         for picture in draw_sheet(sheet, store, what, seeds, data_dir):
             console.print(f"drawn: {picture}", highlight=False, soft_wrap=True, markup=False)
     versions = {store.code(config) for config in configs if store.result(config) is not None}

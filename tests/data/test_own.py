@@ -219,6 +219,19 @@ def test_arrays_that_cannot_be_used_say_why(tmp_path: Path) -> None:
             prepare(path)
 
 
+def test_files_that_were_not_prepared_say_so(tmp_path: Path) -> None:
+    single = tmp_path / "single.npz"
+    with single.open("wb") as handle:
+        np.save(handle, np.zeros(3))
+    with pytest.raises(DataError, match="a single array"):
+        own.read_about(single)
+    np.savez(tmp_path / "old.npz", about="not JSON")
+    with pytest.raises(DataError, match="was not made by this version"):
+        own.read_about(tmp_path / "old.npz")
+    with pytest.raises(DataError, match="was not made by pscnn discover"):
+        own.load(tmp_path / "old.npz")
+
+
 def test_examples_of_another_kind_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.zeros((9, 9, 9), dtype=np.uint8))
     with pytest.raises(DataError, match="expects an image, got an array of shape"):

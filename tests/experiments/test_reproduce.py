@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
-from pscnn.experiments import SHEETS, Sheet, Store, published, run_missing
+from pscnn.experiments import SHEETS, Sheet, Store, published, run_missing, save_runs, take_runs
 from pscnn.report._pictures import draw_sheet
 from pscnn.report._sheets import write_rows
 from pscnn.training import ConfigError, DoubleDigitConfig
@@ -237,7 +237,23 @@ def test_the_command(tmp_path: Path) -> None:
     with np.load(folder / "densities.npz") as one, np.load(other / "densities.npz") as two:
         for name in one.files:
             np.testing.assert_allclose(two[name], one[name], atol=1e-6)
+    (other / "result.json").unlink()
+    (other / "metrics.jsonl").write_text("")
+    assert take_runs(file, elsewhere) == 0  # what was begun there is not taken for finished
     shutil.rmtree(elsewhere)
+    for name in ("densities.npz", "environment.json"):
+        (folder / name).rename(tmp_path / name)
+        with pytest.raises(ConfigError, match="is not complete"):
+            save_runs([folder], tmp_path / "other.json")
+        (tmp_path / name).rename(folder / name)
+    kept = json.loads(file.read_text())["runs"][0]
+    for wrong in (
+        {"densities": {"0": "text"}}, {"densities": None}, {"result": {}}, {"environment": {}}, {"config": {}}
+    ):  # fmt: skip
+        (tmp_path / "wrong.json").write_text(json.dumps({"runs": [kept, {**kept, **wrong}]}))
+        with pytest.raises(ConfigError, match="not a file of runs"):
+            take_runs(tmp_path / "wrong.json", elsewhere)
+        assert not elsewhere.exists()
     shutil.rmtree(folder)
     assert CliRunner().invoke(app, ["results", str(tmp_path)]).exit_code == 1
 
@@ -295,6 +311,7 @@ def test_figures_in_space_and_over_fractions(tmp_path: Path) -> None:
         (["reproduce", "imagenet"], "unknown table 'imagenet'"),
         (["reproduce", "kl", "--format", "word"], "unknown format 'word'"),
         (["reproduce", "vectors", "--dry-run"], "takes --runs, --seeds"),
+        (["reproduce", "vectors", "--known", "nowhere"], "takes --runs, --seeds"),
         (["reproduce", "kl", "--only", "sometimes"], "no row or column is called"),
         (["results", "nowhere"], "there is no nowhere"),
         (["results", "README.md"], "README.md is not a file of runs"),

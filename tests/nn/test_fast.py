@@ -52,6 +52,7 @@ def test_convolutions(
         patches = _fast.by_patches(x, w, stride, padding)
         assert patches.stride(1) == 1
         same(patches, plain, [x, w])
+        same(_fast.ByPatches.apply(x.detach(), w, stride, padding), plain, [w])
 
 
 def test_volumes_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +66,15 @@ def test_volumes_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         second = torch.autograd.grad(gradient.square().sum(), [x, *model.parameters()], allow_unused=True)
         one_by_one = torch.func.vmap(lambda a: model(a[None])[0])(x.detach())
-        found.append([y, gradient, *(g for g in second if g is not None), one_by_one])
+        named = dict(model.named_parameters())
+
+        def loss(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+            # Skip connections share modules, which torch would not put back otherwise.
+            return torch.func.functional_call(model, parameters, x.detach(), tie_weights=False).square().sum()
+
+        of_parameters = torch.func.grad(loss)(named)
+        found.append([y, gradient, *(g for g in second if g is not None), one_by_one, *of_parameters.values()])
+        assert model(x[:0]).shape == (0, 3)
     for slow, quick in zip(*found, strict=True):
         torch.testing.assert_close(quick, slow, atol=1e-9, rtol=1e-7)
 
@@ -86,7 +95,8 @@ def test_network_in_the_fast_layout(
         graphs.append(graph.print_readable(print_output=False))
         return graph
 
-    monkeypatch.setattr(_fast, "fast_layout", lambda t: torch.compiler.is_compiling())
+    for name in ("compiled", "fast_layout"):
+        monkeypatch.setattr(_fast, name, lambda t: torch.compiler.is_compiling())
     torch.compiler.reset()
     found = torch.compile(other, fullgraph=True, backend=backend)(x)
     (graph,) = graphs

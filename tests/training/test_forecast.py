@@ -63,6 +63,13 @@ def test_kernels_are_expanded_once_per_forecast(group: str, monkeypatch: pytest.
         torch.testing.assert_close(one, two)
     model(past)
     assert len(calls) == 6  # as ever afterwards
+    with nn.expand_once(model):
+        with torch.no_grad():
+            model(past)
+        last = model(past)  # a kernel that was made without gradients must not be used where there are some
+        torch.autograd.grad(last.square().sum(), parameters)
+        model.float()
+        model(past.float())
 
 
 def test_a_network_sees_its_own_frames() -> None:

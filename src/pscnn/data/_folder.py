@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,18 +25,25 @@ def data_folder(folder: str | Path | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pscnn"
 
 
-def read_arrays(path: Path, advice: str = "") -> dict[str, AnyArray]:
-    """All arrays of an ``.npz`` file.
+def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None) -> dict[str, AnyArray]:
+    """Arrays of an ``.npz`` file.
 
     Args:
         path: The file.
         advice: What to do if it is damaged, the end of the message.
+        names: Which, of those that it has; all by default.
     """
     try:
         # Opened here, because numpy does not close a file that it cannot read.
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (FileNotFoundError, PermissionError):
+        with path.open("rb") as handle:
+            file = np.load(handle, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("a single array")
+            with file:
+                return {key: file[key] for key in file.files if names is None or key in names}
+    except FileNotFoundError:
         raise
+    except PermissionError:
+        raise DataError(f"{path} may not be read: change its permissions") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error

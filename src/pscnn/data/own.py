@@ -214,12 +214,15 @@ def write_prepared(out: Path, pixels: AnyArray, targets: AnyArray, split: AnyArr
 
 def read_about(path: str | Path) -> About:
     """What a prepared file holds."""
-    return About.from_json(str(_open(Path(path))["about"]))
+    try:
+        return About.from_json(str(_open(Path(path), ("about",))["about"]))
+    except (ValueError, TypeError):
+        raise DataError(f"{path} was not made by this version of pscnn discover") from None
 
 
 def load(path: str | Path) -> dict[str, Examples]:
     """The splits of a prepared file."""
-    arrays = _open(Path(path))
+    arrays = _open(Path(path), ("pixels", "targets", "split"))
     out = {}
     for number, name in enumerate(SPLITS):
         rows = arrays["split"] == number
@@ -546,11 +549,11 @@ def _some(things: Sequence[Any]) -> str:
     return listed if len(things) <= _NAMED else f"{listed}; and {len(things) - _NAMED} more"
 
 
-def _open(path: Path) -> dict[str, AnyArray]:
+def _open(path: Path, names: tuple[str, ...]) -> dict[str, AnyArray]:
     try:
-        arrays = read_arrays(path, ". pscnn discover makes it again")
+        arrays = read_arrays(path, ". pscnn discover makes it again", names)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: pscnn discover makes such files") from None
-    if not {"about", "pixels", "targets", "split"} <= set(arrays):
+    if not set(names) <= set(arrays):
         raise DataError(f"{path} was not made by pscnn discover")
     return arrays

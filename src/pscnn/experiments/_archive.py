@@ -11,6 +11,7 @@ import numpy as np
 import yaml
 
 from pscnn._files import write_whole
+from pscnn.data._folder import DataError, read_arrays
 from pscnn.experiments._store import Store
 from pscnn.training._config import Config, ConfigError
 
@@ -25,7 +26,12 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
     path = Path(path)
     if path.exists():
         raise ConfigError(f"{path} exists: choose another name")
-    lines = [json.dumps(_read(Path(folder))) for folder in folders]
+    lines = []
+    for folder in folders:
+        try:
+            lines.append(json.dumps(_read(Path(folder))))
+        except (OSError, ValueError, DataError) as error:
+            raise ConfigError(f"{folder} is not complete: {error}") from None
     try:
         write_whole(path, '{"runs": [\n' + ",\n".join(lines) + "\n]}\n")
     except OSError as error:
@@ -33,8 +39,8 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    with np.load(folder / "densities.npz") as found:
-        densities = {name: np.asarray(found[name], dtype=np.float64).round(6).tolist() for name in found.files}
+    found = read_arrays(folder / "densities.npz")
+    densities = {name: array.astype(np.float64).round(6).tolist() for name, array in found.items()}
     return {
         "config": Config.read(folder / "config.yaml"),
         "result": json.loads((folder / "result.json").read_text()),
@@ -44,7 +50,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def take_runs(path: str | Path, root: str | Path) -> int:
-    """Put the runs of a file into a store, as if they had been made there; those that it has are left alone.
+    """Put the runs of a file into a store, as if they had been made there; those that it has or began are left alone.
 
     Settings that did not exist when the file was made have their defaults.
 
@@ -57,7 +63,7 @@ def take_runs(path: str | Path, root: str | Path) -> int:
     """
     try:
         runs = json.loads(Path(path).read_text())["runs"]
-        found = [(Config.from_dict(run["config"]), run["result"], run["environment"], run["densities"]) for run in runs]
+        found = [_checked(run) for run in runs]
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -69,17 +75,26 @@ def take_runs(path: str | Path, root: str | Path) -> int:
         raise ConfigError(f"cannot write into {root}: {error.strerror}") from None
 
 
+def _checked(run: dict[str, Any]) -> tuple[Config, dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Settings, result, versions and densities of one run of a file; whatever is wrong with them is raised here."""
+    config, result, environment = Config.from_dict(run["config"]), dict(run["result"]), dict(run["environment"])
+    for name in ("epochs", "seconds"):
+        float(result[name])
+    str(environment["versions"]["pscnn"] + (environment["git"] or ""))
+    return config, result, environment, {k: np.array(v, dtype=np.float32) for k, v in run["densities"].items()}
+
+
 def _put(
     store: Store, config: Config, result: dict[str, Any], environment: dict[str, Any], densities: dict[str, Any]
 ) -> bool:
     with store.lock(config):
         folder = store.folder(config)
-        if (folder / "result.json").exists():
+        if (folder / "result.json").exists() or (folder / "metrics.jsonl").exists():
             return False
         folder.mkdir(exist_ok=True)
+        (folder / "failure.json").unlink(missing_ok=True)
         write_whole(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
         write_whole(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
-        arrays: dict[str, Any] = {name: np.array(values, dtype=np.float32) for name, values in densities.items()}
-        np.savez(folder / "densities.npz", **arrays)
+        np.savez(folder / "densities.npz", **densities)
         write_whole(folder / "result.json", json.dumps(result, indent=2) + "\n")  # last: now it is finished
         return True

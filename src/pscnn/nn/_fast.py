@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, paddin
         x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
     few = kernel.shape[1] <= FEW_CHANNELS and kernel[0].numel() <= COLUMNS
     if few and dilation == 1 and not x.requires_grad:
-        y = by_patches(x, kernel, stride, padding)
+        y = (by_patches if compiled(x) else ByPatches.apply)(x, kernel, stride, padding)
     else:
         y = ByPortions.apply(x, kernel, stride, padding, dilation)  # type: ignore[no-untyped-call]
     return y if bias is None else y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
@@ -52,12 +53,40 @@ def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, paddin
 
 def by_patches(x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
     """A convolution as one product of all patches (B·H·W, C·k·k) with the kernel: for images of a few channels."""
-    flat, count, size = kernel[0].numel(), len(kernel), kernel.shape[-1]
     # The patches are many times as large as the image: kept for the gradient, they would be a tenth of all memory.
-    columns = checkpoint(_columns, x, size, stride, padding, use_reentrant=False, preserve_rng_state=False)
+    options = kernel.shape[-1], stride, padding
+    columns = checkpoint(_columns, x, *options, use_reentrant=False, preserve_rng_state=False)
+    return _times_patches(columns, x, kernel, stride, padding)
+
+
+def _times_patches(columns: Tensor, x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
+    flat, count, size = kernel[0].numel(), len(kernel), kernel.shape[-1]
     rows = F.pad(kernel.reshape(count, flat), (0, -flat % CHANNELS, 0, -count % CHANNELS))
     shape = [(n + 2 * padding - size) // stride + 1 for n in x.shape[2:]]
-    return F.linear(columns, rows).view(len(x), *shape, -1).movedim(-1, 1)[:, :count]
+    return F.linear(columns, rows).view(len(x), *shape, len(rows)).movedim(-1, 1)[:, :count]
+
+
+class ByPatches(torch.autograd.Function):
+    """``by_patches`` without a compiler: the patches are made again for the kernel's gradient; the image has none."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
+        return _times_patches(_columns(x, kernel.shape[-1], stride, padding), x, kernel, stride, padding)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, kernel, *ctx.options = inputs
+        ctx.save_for_backward(x)
+        ctx.shape = kernel.shape
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x,) = ctx.saved_tensors
+        columns = _columns(x, ctx.shape[-1], *ctx.options)
+        rows = gradients[0].to(x.dtype).movedim(1, -1).flatten(0, -2)
+        return None, (rows.T @ columns)[:, : math.prod(ctx.shape[1:])].reshape(ctx.shape), None, None
 
 
 def _columns(x: Tensor, size: int, stride: int, padding: int) -> Tensor:

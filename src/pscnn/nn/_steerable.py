@@ -97,7 +97,7 @@ class SteerableMap(ConstantsModule):
         self.weight = nn.Parameter(torch.empty(count, dtype=like.dtype, device=like.device))
         self._build_bias(bias, like)
         self._cache: tuple[Any, Tensor, Tensor | None] | None = None
-        self._held: list[tuple[Tensor, Tensor | None]] | None = None
+        self._held: dict[Any, tuple[Tensor, Tensor | None]] | None = None
         self.reset_parameters()
 
     # -- construction ---------------------------------------------------------------------------------------------
@@ -271,9 +271,10 @@ class SteerableMap(ConstantsModule):
             self._cache = None
             if self._held is None:
                 return self.kernel(), self.full_bias()
-            if not self._held:
-                self._held.append((self.kernel(), self.full_bias()))
-            return self._held[0]
+            mode = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+            if mode not in self._held:
+                self._held[mode] = self.kernel(), self.full_bias()
+            return self._held[mode]
         key = [(p, p._version, p.data_ptr(), p.dtype) for p in parameters]
         if self._cache is not None:
             old = self._cache[0]
@@ -290,6 +291,8 @@ class SteerableMap(ConstantsModule):
 
     def _apply(self, fn: Any, recurse: bool = True) -> SteerableMap:
         self._cache = None
+        if self._held is not None:
+            self._held.clear()
         super()._apply(fn, recurse)
         return self
 
@@ -305,8 +308,9 @@ class SteerableMap(ConstantsModule):
 def expand_once(model: nn.Module) -> Iterator[None]:
     """Let every steerable layer of a network expand its kernel at most once, with its gradient, until the end.
 
-    For networks that are applied several times within one step, as in forecasts from their own output. Parameters must
-    not change inside. Compiled code does so by itself.
+    For networks that are applied several times within one step, as in forecasts from their own output, with one
+    backward pass for all of them. Parameters must not change inside, and activation checkpointing cannot recompute
+    layers there. Compiled code expands once by itself.
 
     Args:
         model: Whose layers.
@@ -326,7 +330,7 @@ def expand_once(model: nn.Module) -> Iterator[None]:
     layers = [module for module in model.modules() if isinstance(module, SteerableMap)]
     before = [layer._held for layer in layers]
     for layer in layers:
-        layer._held = []
+        layer._held = {}
     try:
         yield
     finally:

@@ -22,6 +22,18 @@ from pscnn.report._spheres import sphere_figure
 from pscnn.training import Config
 from pscnn.training._run import LAST, new_folder
 
+_NEEDED = {"fractions": "result.json", "confusion": "confusion.npy", "training": "metrics.jsonl"}
+"""What a run's folder must have for a picture; a checkpoint for the others."""
+
+
+def check_drawable(sheet: Sheet, store: Store) -> None:
+    """Raise an error if a figure could not be drawn although all runs are finished."""
+    require("matplotlib", "plots", "Drawing figures")
+    for config in sheet.runs(1):
+        folder = store.folder(config)
+        if store.result(config) is not None and not (folder / _NEEDED.get(str(sheet.picture), LAST)).exists():
+            raise training.RunError(f"{folder} has a result only, from a file of results: use another folder for runs")
+
 
 def draw_sheet(sheet: Sheet, store: Store, name: str, seeds: int = 1, data_dir: str | Path | None = None) -> list[Path]:
     """Draw a sheet's figures from its finished runs into a new folder of the store, and return the files.
@@ -33,7 +45,7 @@ def draw_sheet(sheet: Sheet, store: Store, name: str, seeds: int = 1, data_dir: 
         seeds: How many runs a point of "fractions" has; the others show the first seed.
         data_dir: Data folder, to measure equivariance errors on test images.
     """
-    require("matplotlib", "plots", "Drawing figures")
+    check_drawable(sheet, store)
     runs = {
         row: (config, store.folder(config))
         for (row, _), (config, _) in sheet.cells.items()
@@ -41,10 +53,6 @@ def draw_sheet(sheet: Sheet, store: Store, name: str, seeds: int = 1, data_dir: 
     }
     if not runs:
         raise training.RunError(f"no run of {sheet.title!r} is finished")
-    needed = {"fractions": "result.json", "confusion": "confusion.npy", "training": "metrics.jsonl"}
-    for _, folder in runs.values():
-        if not (folder / needed.get(str(sheet.picture), LAST)).exists():
-            raise training.RunError(f"{folder} has a result only, from a file of results: use another folder for runs")
     if sheet.picture == "fractions":
         figures = _fractions(sheet, store, seeds)
     elif sheet.picture == "confusion":

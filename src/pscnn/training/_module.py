@@ -65,12 +65,6 @@ class Learner(lightning.LightningModule):
             total = total + terms["penalty"]
         return {"loss": total, **terms}
 
-    def on_fit_start(self) -> None:
-        """Lay out plain convolutions of volumes as tensor cores want them; steerable ones do so themselves."""
-        for module in self.model.modules():
-            if self.device.type == "cuda" and isinstance(module, nn.Conv3d):
-                module.weight.data = module.weight.data.contiguous(memory_format=torch.channels_last_3d)
-
     def on_train_epoch_start(self) -> None:
         """Start averaging anew."""
         self._totals, self._images = None, 0
