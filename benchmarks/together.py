@@ -26,8 +26,7 @@ def seconds(folders: list[Path]) -> list[float]:
     """Of all epochs but the first two."""
     out = []
     for folder in folders:
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        out += [row["seconds"] for row in rows[2:]]
+        out += [row["seconds"] for row in training.history(folder)[2:]]
     return out
 
 

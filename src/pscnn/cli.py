@@ -132,7 +132,8 @@ def train(
                 draw=density_figure,
             )
         except KeyboardInterrupt:
-            console.print(f"stopped; its last complete epoch is saved. Continue: pscnn train --resume {folder}")
+            saved = "its last complete epoch is saved" if training.last_epoch(folder) else "no epoch was complete"
+            console.print(f"stopped; {saved}. Continue: pscnn train --resume {folder}")
             raise
     _print_results(results)
 

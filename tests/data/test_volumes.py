@@ -45,7 +45,7 @@ def test_a_fraction_keeps_the_share_of_every_class(tmp_path: Path) -> None:
     quarter = medmnist3d.load("adrenal", fraction=0.25, folder=tmp_path)["train"]
     assert quarter.labels.bincount().tolist() == [8, 2]  # of 30 and 10
     again = medmnist3d.load("adrenal", fraction=0.25, folder=tmp_path)["train"]
-    assert torch.equal(quarter.volumes, again.volumes)
+    assert torch.equal(quarter.pixels, again.pixels)
     rows = medmnist3d.subset(np.array([0] * 99 + [1]), 0.01)
     assert rows.tolist()[-1] == 99  # no class is lost
     with pytest.raises(ValueError, match="fraction"):

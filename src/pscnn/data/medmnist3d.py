@@ -16,6 +16,7 @@ from torch import Tensor
 from pscnn._extras import require
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
+from pscnn.data._examples import Examples
 from pscnn.data._folder import DataError, data_folder, read_arrays
 
 __all__ = ["CLASSES", "SIZES", "DataError", "Volumes", "load", "read", "subset"]
@@ -56,30 +57,12 @@ _CHECKSUMS = {
 _SUBSET_SEED = 42
 
 
-class Volumes:
-    """Volumes of one split.
-
-    Args:
-        volumes: Bytes, shape (N, s, s, s).
-        labels: Shape (N,).
-    """
-
-    def __init__(self, volumes: Tensor, labels: Tensor) -> None:
-        self.volumes, self.labels = volumes, labels
-
-    def __len__(self) -> int:
-        return len(self.labels)
+class Volumes(Examples):
+    """Volumes of one split, as bytes of shape (N, s, s, s), with their labels (N,)."""
 
     def images(self, rows: Tensor, seed: int) -> Tensor:
-        """Some volumes with values in [−1, 1], shape (B, 1, s, s, s), on the device of the row numbers.
-
-        Args:
-            rows: Indices.
-            seed: Not used: nothing is random here.
-        """
-        if self.volumes.device != rows.device:  # once per device
-            self.volumes, self.labels = self.volumes.to(rows.device), self.labels.to(rows.device)
-        return self.volumes[rows, None].float() / 127.5 - 1
+        """Some volumes with values in [−1, 1], shape (B, 1, s, s, s), on the device of the row numbers."""
+        return super().images(rows, seed)[:, None] / 127.5 - 1
 
 
 def load(
@@ -104,7 +87,7 @@ def load(
     splits = read(path, size, len(CLASSES[dataset]))
     train = splits["train"]
     rows = torch.from_numpy(subset(train.labels.numpy(), fraction))
-    return {**splits, "train": Volumes(train.volumes[rows], train.labels[rows])}
+    return {**splits, "train": Volumes(train.pixels[rows], train.labels[rows])}
 
 
 def read(path: Path, size: int, classes: int) -> dict[str, Volumes]:

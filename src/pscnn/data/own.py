@@ -33,6 +33,7 @@ from pscnn._extras import require
 from pscnn._files import write_whole
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
+from pscnn.data._examples import Examples
 from pscnn.data._folder import DataError, read_arrays
 
 __all__ = ["SUFFIXES", "About", "Examples", "load", "prepare", "read_about", "read_example"]
@@ -90,32 +91,6 @@ class About:
         """The other way round."""
         values: dict[str, Any] = json.loads(text)
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})  # type: ignore[arg-type]
-
-
-class Examples:
-    """Examples of one split.
-
-    Args:
-        pixels: Values in [−1, 1], (N, C, s, s) or (N, C, s, s, s).
-        labels: Classes (N,), or targets (N, T).
-    """
-
-    def __init__(self, pixels: Tensor, labels: Tensor) -> None:
-        self.pixels, self.labels = pixels, labels
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def images(self, rows: Tensor, seed: int) -> Tensor:
-        """Some examples, on the device of the row numbers.
-
-        Args:
-            rows: Indices.
-            seed: Not used: nothing is random here.
-        """
-        if self.pixels.device != rows.device:  # once per device
-            self.pixels, self.labels = self.pixels.to(rows.device), self.labels.to(rows.device)
-        return self.pixels[rows].float()
 
 
 @dataclass

@@ -80,7 +80,7 @@ def read_run(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
         "config": module.config,
         "model": module.model,
         "result": json.loads((folder / "result.json").read_text()),
-        "history": [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()],
+        "history": training.history(folder),
         "confusion": np.load(confusion) if confusion.exists() else None,
         "forecast": forecast,
         "images": images,

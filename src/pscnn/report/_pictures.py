@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +18,6 @@ from pscnn.report._degree import degree_figure
 from pscnn.report._html import read_run
 from pscnn.report._results import ablation_figure, confusion_figure, training_figure
 from pscnn.report._spheres import sphere_figure
-from pscnn.training import Config
 from pscnn.training._run import LAST, new_folder
 
 _NEEDED = {"fractions": "result.json", "confusion": "confusion.npy", "training": "metrics.jsonl"}
@@ -61,7 +59,7 @@ def draw_sheet(sheet: Sheet, store: Store, name: str, seeds: int = 1, data_dir: 
         read = {row: read_run(folder, data_dir) for row, (_, folder) in runs.items()}
         figures = {row: degree_figure(run["model"], run["images"]) for row, run in read.items()}
     elif sheet.picture == "training":
-        figures = {"training": training_figure({row: _history(folder) for row, (_, folder) in runs.items()})}
+        figures = {"training": training_figure({row: training.history(folder) for row, (_, folder) in runs.items()})}
     else:
         models = {row: training.load(folder).model for row, (_, folder) in runs.items()}
         figures = {"spheres": sphere_figure({row: [*likelihoods(m).values()][1] for row, m in models.items()})}
@@ -73,21 +71,13 @@ def draw_sheet(sheet: Sheet, store: Store, name: str, seeds: int = 1, data_dir: 
     return out
 
 
-def _history(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def _fractions(sheet: Sheet, store: Store, seeds: int) -> Mapping[str, Any]:
     """One figure per data set; rows are named "method, data set"."""
     found: dict[str, dict[str, dict[float, list[float]]]] = {}
     for (row, column), (config, key) in sheet.cells.items():
         method, dataset = row.rsplit(", ", 1)
-        values = [store.result(one) for one in _seeds(config, seeds)]
+        values = [store.result(replace(config, seed=config.seed + k)) for k in range(seeds)]
         done = [value[key] for value in values if value is not None]
         if done:
             found.setdefault(dataset, {}).setdefault(method, {})[float(column)] = done
     return {dataset: ablation_figure(methods) for dataset, methods in found.items()}
-
-
-def _seeds(config: Config, seeds: int) -> list[Config]:
-    return [replace(config, seed=config.seed + k) for k in range(seeds)]

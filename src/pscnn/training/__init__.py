@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pscnn.training._data import Data
     from pscnn.training._export import answers, export_run
     from pscnn.training._module import Classification, Forecasting, Learner, Regression, roll_out
-    from pscnn.training._run import RunError, evaluate, load, read_config, start, train
+    from pscnn.training._run import RunError, evaluate, history, load, read_config, start, train
     from pscnn.training._seeds import last_epoch, start_seeds, train_together
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "answers",
     "evaluate",
     "export_run",
+    "history",
     "last_epoch",
     "load",
     "read_config",

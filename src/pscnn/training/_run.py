@@ -203,6 +203,11 @@ def train(
     return evaluate(folder, data_dir, accelerator=accelerator)
 
 
+def history(folder: str | Path) -> list[dict[str, Any]]:
+    """The metrics of a run's complete epochs."""
+    return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+
+
 def load(folder: str | Path) -> Learner:
     """The trained network of a run, in eval mode on the CPU: its best epoch or its last, as the run selects."""
     folder = Path(folder)
@@ -233,19 +238,19 @@ def evaluate(
     with _quiet():
         found = trainer.test(module, datamodule=data, verbose=False)
     metrics = {name: value for part in found for name, value in part.items()}
-    history = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    epochs = history(folder)
     judged_by, more = config.judged_by
     key = f"validation/{judged_by}"
-    best = min(history, key=lambda row: (-row[key] if more else row[key], row["epoch"]))
+    best = min(epochs, key=lambda row: (-row[key] if more else row[key], row["epoch"]))
     if config.select == "last":
-        best = history[-1]
+        best = epochs[-1]
     result = {
         **module.results(metrics),
         f"validation_{judged_by}": best[key],
         "best_epoch": best["epoch"],
-        "epochs": len(history),
+        "epochs": len(epochs),
         "parameters": sum(p.numel() for p in module.model.parameters()),
-        "seconds": round(sum(row["seconds"] for row in history), 1),
+        "seconds": round(sum(row["seconds"] for row in epochs), 1),
         "device": _device_name(trainer),
     }
     if isinstance(module, Classification):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from torch import nn
 
 from pscnn._processes import in_processes
 from pscnn.training._config import Config
-from pscnn.training._run import RunError, start, train
+from pscnn.training._run import RunError, history, start, train
 
 
 def start_seeds(config: Config, seeds: int, root: str | Path = "runs", name: str | None = None) -> list[Path]:
@@ -69,7 +68,7 @@ def _train(folder: Path, data_dir: Path | None, accelerator: str, draw: Callable
 def last_epoch(folder: Path) -> dict[str, Any] | None:
     """The metrics of a run's last complete epoch, or None."""
     try:
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        epochs = history(folder)
     except FileNotFoundError:
         return None
-    return dict(json.loads(lines[-1])) if lines else None
+    return epochs[-1] if epochs else None
