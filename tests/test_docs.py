@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-import statistics
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from pscnn.cli import app
 
 README = Path(__file__).parents[1] / "README.md"
 MANUAL = README.parent / "docs"
@@ -58,19 +60,18 @@ def test_readme_links_exist() -> None:
         assert (README.parent / target).exists(), target
 
 
-def test_the_results_in_the_docs_are_those_of_the_file() -> None:
-    results = json.loads((README.parent / "results/double-digits.json").read_text())
-    text = (README.parent / "docs/double-digits.md").read_text()
-    found: dict[tuple[str, str | None], list[float]] = {}
-    for run in results["runs"]:
-        found.setdefault((run["method"], run["group"]), []).append(run["test_accuracy"])
-    assert len(found) == 9
-    for (method, group), accuracies in found.items():
-        paper = results["paper"]["values"][f"{method} {group or ''}".strip()]
-        ours = f"{statistics.mean(accuracies):.3f} ± {statistics.stdev(accuracies):.3f}"
-        theirs = f"{paper['mean']:.3f} ± {paper['std']:.3f}"
-        row = rf"\| `{method}` \| {re.escape(group or '–')} \| [\d,]+ \| {ours} \| {theirs} \|"
-        assert re.search(row, text), row
+@pytest.mark.parametrize(("page", "tables"), [("double-digits.md", 1), ("reproduce.md", 3)])
+def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, tables: int, tmp_path: Path) -> None:
+    text = (README.parent / "docs" / page).read_text()
+    found = re.findall(
+        r"```\npscnn (reproduce (?:(?!```).)*--format markdown)\n```\n\n((?:\|[^\n]*\n)+)", text, re.DOTALL
+    )
+    assert len(found) == tables
+    for command, table in found:
+        words = [re.sub("^results/", f"{README.parent}/results/", w) for w in shlex.split(command.replace("\\\n", ""))]
+        done = CliRunner().invoke(app, [*words, "--runs", str(tmp_path), "--data-dir", str(tmp_path / "none")])
+        assert done.exit_code == 0, done.output
+        assert done.stdout.strip() == table.strip()
 
 
 def test_importing_the_library_needs_no_extra() -> None:

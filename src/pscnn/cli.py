@@ -231,7 +231,9 @@ def reproduce(
         "runs"
     ),
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
-    only: Annotated[list[str] | None, typer.Option(help="Only this row or column; can be given again.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; can be given again.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it may take.")] = False,
     known: Annotated[
         list[Path] | None, typer.Option(help="Take finished runs from this file of results --save; can be given again.")

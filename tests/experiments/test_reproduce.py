@@ -41,6 +41,16 @@ def tiny(**changes: Any) -> DoubleDigitConfig:
 # -- tables ------------------------------------------------------------------------------------------
 
 
+def test_rows_and_columns_are_chosen_by_name_or_pattern() -> None:
+    sheet = SHEETS["bandlimit"]()
+    assert sheet.only(["O(2)*", "SO2"]).rows == [row for row in sheet.rows if row.startswith("O(2)")]
+    assert sheet.only(["O(2)*", "SO2"]).columns == ["SO2"]
+    assert sheet.only(["O(2) L = 1"]).rows == ["O(2) L = 1"]
+    assert sheet.only(["*SCNN"]).columns == sheet.columns
+    with pytest.raises(ConfigError, match="no row or column is called 'o\\(2"):
+        sheet.only(["O(2)*", "o(2)*"])
+
+
 def test_table_1_has_510_runs() -> None:
     sheet = SHEETS["ddmnist"]()
     assert (len(sheet.rows), len(sheet.columns)) == (17, 6)

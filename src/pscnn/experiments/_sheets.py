@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pscnn.experiments._paper import published
@@ -66,15 +67,18 @@ class Sheet:
         return list(dict.fromkeys(column for _, column in self.cells))
 
     def only(self, words: Iterable[str]) -> Sheet:
-        """The cells in the rows and columns of these names; all rows, or all columns, if none is named."""
+        """The cells in rows and columns of these names or patterns (*, ?); all rows, or columns, if none is named."""
         chosen = list(words)
         if not chosen:
             return self
-        unknown = [word for word in chosen if word not in (*self.rows, *self.columns)]
-        if unknown:
-            known = ", ".join([*self.rows, *self.columns])
-            raise ConfigError(f"no row or column is called {unknown[0]!r}; there are {known}")
-        rows, columns = ([w for w in chosen if w in labels] or labels for labels in (self.rows, self.columns))
+        known = [*self.rows, *self.columns]
+        for word in chosen:
+            if not any(fnmatchcase(label, word) for label in known):
+                raise ConfigError(f"no row or column is called {word!r}; there are {', '.join(known)}")
+        rows, columns = (
+            [label for label in labels if any(fnmatchcase(label, word) for word in chosen)] or labels
+            for labels in (self.rows, self.columns)
+        )
         kept = {place: cell for place, cell in self.cells.items() if place[0] in rows and place[1] in columns}
         return replace(self, cells=kept)
 
