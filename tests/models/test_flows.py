@@ -50,6 +50,16 @@ def network(method: str, group: str = "C4", **options: object) -> torch.nn.Seque
     return models.build("flow", method, group, hidden=4, size=(9, 9), **options).double()
 
 
+def test_relaxed_kernels_start_as_large_as_plain_ones() -> None:
+    torch.manual_seed(0)
+    layers = [m for m in models.build("flow", "rsteer", "C4", hidden=40) if isinstance(m, RelaxedSteerable)]
+    assert len(layers) == 5
+    for layer in layers:
+        x = torch.randn(50, layer.in_type.size, 8, 8)
+        plain = torch.nn.Conv2d(layer.in_type.size, layer.out_type.size, 3, padding=1)
+        assert layer(x).std().item() == pytest.approx(plain(x).std().item(), rel=0.2)
+
+
 @pytest.mark.parametrize("method", PUBLISHED)
 def test_sizes_are_those_published(method: str) -> None:
     grids = ((92, (64, 64)), (16, (62, 23)))

@@ -15,6 +15,7 @@ from PIL import Image
 from pscnn import models, nn, report, training
 from pscnn.data import smoke
 from pscnn.data._windows import Windows
+from pscnn.experiments import SHEETS
 from pscnn.groups import rotation
 from pscnn.report._html import html_report
 
@@ -41,6 +42,21 @@ def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 def tiny(**options: Any) -> training.SmokeConfig:
     start: dict[str, Any] = {"width": 2, "layers": 2, "epochs": 2, "batch_size": 4, "train_steps": 2, "test_steps": 3}
     return training.SmokeConfig(**{**start, **options})
+
+
+@pytest.mark.parametrize("row", SHEETS["smoke"]().rows)
+def test_training_starts_at_full_width_with_the_settings_of_the_table(row: str) -> None:
+    config, _ = SHEETS["smoke"]().cells[row, "future"]
+    torch.manual_seed(0)
+    model = models.build("flow", config.method, config.group, size=(6, 6), hidden=int(config.width))
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+    frames = flow(4, 16, size=6)
+    for _ in range(3):
+        loss = (training.roll_out(model, frames[:, :10].flatten(1, 2), 6) - frames[:, 10:]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert loss < 100 * frames[:, 10:].square().mean()  # which is the error of saying that nothing moves
 
 
 @pytest.mark.parametrize("group", ["C(4)", "SO(2)"])

@@ -215,7 +215,8 @@ class RelaxedSteerable(tnn.Module):
                 one.weight.copy_(torch.eye(one.weight.numel())[k])
                 columns.append(one.kernel().flatten(2))
         basis = torch.stack(columns)  # (basis, d_out, d_in, pixels)
-        self.register_buffer("basis", basis / basis.square().mean().sqrt())
+        # As large as makes the kernel at the start that of a plain convolution, uniform of variance 1 / (3 fan_in).
+        self.register_buffer("basis", basis / (basis.shape[2] * basis.square().sum(0).mean()).sqrt())
         fields, ins = len(target.representations), len(source.representations)
         bound = 1 / math.sqrt(kernel**2 * ins)
         self.weight = tnn.Parameter(torch.empty(fields, len(basis), ins, kernel**2).uniform_(-bound, bound))

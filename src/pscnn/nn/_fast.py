@@ -40,7 +40,11 @@ def channels_last(x: Tensor) -> Tensor:
 def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
     """``torch.nn.functional.conv2d`` or ``conv3d``."""
     if not fast_layout(x):
-        return (F.conv2d if x.ndim == 4 else F.conv3d)(x, kernel, bias, stride, padding, dilation)
+        plain = F.conv2d if x.ndim == 4 else F.conv3d
+        if bias is None or not torch.compiler.is_compiling():
+            return plain(x, kernel, bias, stride, padding, dilation)
+        y = plain(x, kernel, None, stride, padding, dilation)
+        return y + bias.view(-1, *[1] * (x.ndim - 2))  # torch 2.11 cannot compile it with a bias that is calculated
     if torch.is_autocast_enabled("cuda"):
         x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
     few = kernel.shape[1] <= FEW_CHANNELS and kernel[0].numel() <= COLUMNS
