@@ -124,11 +124,12 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         return lambda _, inputs: received.update({name: inputs[0]})
 
     hooks = [layer.register_forward_pre_hook(remember(name)) for name, layer in layers.items()]
-    mode = model.training
+    modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()(x)
     finally:
-        model.train(mode)
+        for module, training in modes:
+            module.training = training
         for hook in hooks:
             hook.remove()
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -331,8 +332,9 @@ def _show_plan(store: Any, configs: list[Any], workers: int | None) -> None:
     if unknown:
         console.print(f"no finished run tells how long {unknown} of them take", highlight=False)
     if left:
-        hours = left / 3600 / (workers or 1)
-        console.print(f"about {hours:.1f} hours for the others with {workers or 1} at a time", highlight=False)
+        workers = workers or os.cpu_count() or 1
+        hours = left / 3600 / workers
+        console.print(f"about {hours:.1f} hours for the others with {workers} at a time", highlight=False)
 
 
 def _run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any]:
@@ -453,8 +455,6 @@ def benchmark_symmetry(
     vary: Annotated[str | None, typer.Option(help="Compare: alignment, kl, bandlimit or densities.")] = None,
 ) -> None:
     """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
-    import statistics
-
     from pscnn import experiments
 
     unknown = sorted(set(only or ()) - set(experiments.SYMMETRY_TASKS))
@@ -564,7 +564,8 @@ def discover(
             console.print("stopped; the same command goes on from the last complete epochs")
             raise
     for config in failed:
-        errors.print(f"{store.folder(config).name}: {store.failure(config)}", style="red", markup=False)
+        why = store.failure(config) or "its process was killed"
+        errors.print(f"{store.folder(config).name}: {why}", style="red", markup=False)
     found = read_discovery(configs, store)
     for rows in (score_rows(found), layer_rows(found, everything=False)):
         table = Table(*rows[0], box=None)

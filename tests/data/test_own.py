@@ -236,3 +236,12 @@ def test_examples_of_another_kind_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.zeros((9, 9, 9), dtype=np.uint8))
     with pytest.raises(DataError, match="expects an image, got an array of shape"):
         own.read_example(tmp_path / "v.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+
+
+def test_grey_arrays_with_a_channel_are_images(tmp_path: Path) -> None:
+    image = np.random.default_rng(0).random((28, 28))
+    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    np.save(tmp_path / "a.npy", image)
+    np.save(tmp_path / "b.npy", image[..., None])
+    one, two = (own.read_example(tmp_path / name, about) for name in ("a.npy", "b.npy"))
+    assert torch.equal(one, two)

@@ -251,6 +251,9 @@ def test_the_command(tmp_path: Path) -> None:
     (other / "metrics.jsonl").write_text("")
     assert take_runs(file, elsewhere) == 0  # what was begun there is not taken for finished
     shutil.rmtree(elsewhere)
+    with Store(elsewhere).lock(training.Config.from_dict(json.loads(file.read_text())["runs"][0]["config"])):
+        assert take_runs(file, elsewhere) == 0  # nor is waited for what somebody works on
+    shutil.rmtree(elsewhere)
     for name in ("densities.npz", "environment.json"):
         (folder / name).rename(tmp_path / name)
         with pytest.raises(ConfigError, match="is not complete"):

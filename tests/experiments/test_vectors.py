@@ -18,7 +18,7 @@ import pscnn
 from pscnn import experiments
 from pscnn.cli import app
 from pscnn.experiments import Cell, VectorConfig
-from pscnn.experiments._vectors import _DetachedBatchNorm
+from pscnn.models._released import DetachedBatchNorm
 from pscnn.training._together import refresh_statistics
 
 TINY = VectorConfig(seeds=2, epochs=2, count=64, batch_size=32, bandlimit=2)
@@ -88,7 +88,7 @@ def test_an_unwritable_folder_is_one_message(tmp_path: Path) -> None:
 def test_detached_statistics_change_the_gradient_and_not_the_values() -> None:
     H = pscnn.groups.O2()
     norm = pscnn.nn.BatchNorm(pscnn.nn.FieldType(H, [H.trivial + H.irrep(1, 1), H.irrep(1, 2)])).double()
-    detached = _DetachedBatchNorm(norm.in_type).double()
+    detached = DetachedBatchNorm(norm.in_type).double()
     x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
     direction = torch.randn(7, 5, dtype=torch.float64)
     y = detached(x)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from helpers import irrep_type, noise, random_likelihood
+from torch import nn as tnn
 
 import pscnn
 from pscnn import FieldType, Likelihood, nn
-from pscnn.groups import O2, SO2, SO3, C, D
+from pscnn.groups import O2, SO2, SO3, C, D, rotation
 from pscnn.models import build
 from pscnn.nn import _batch_norm
 
@@ -284,3 +287,46 @@ def test_export_drops_densities_and_joins_residual_pathways() -> None:
         plain = nn.export(model.eval())
         torch.testing.assert_close(plain(x), model(x), atol=1e-5, rtol=1e-4)
         assert not [m for m in plain.modules() if type(m).__module__.startswith("pscnn")]
+
+
+def test_compiled_layers_under_autocast() -> None:
+    H = C(4)
+    fields = FieldType(H, 3 * [H.regular])
+    torch.manual_seed(0)
+    layer = tnn.Sequential(nn.Conv2d(fields, fields, 3, padding=1), nn.BatchNorm(fields))
+    x = torch.randn(4, 12, 9, 9)
+    found = []
+    for run in (layer, torch.compile(layer, backend="aot_eager")):
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = run(x)
+        y.float().square().mul(torch.arange(12.0).view(-1, 1, 1)).sum().backward()
+        found.append((y, [p.grad.clone() for p in layer.parameters()]))
+    (one, slow), (two, fast) = found
+    assert one.dtype == two.dtype == torch.bfloat16
+    torch.testing.assert_close(two, one)
+    for a, b in zip(slow[-2:], fast[-2:], strict=True):  # of the normalisation, in full precision
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-3)
+
+
+def test_a_module_may_have_a_part_that_is_called_plain() -> None:
+    class Own(tnn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.plain = tnn.Conv2d(2, 2, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.plain(x)
+
+    x = torch.randn(1, 2, 5, 5)
+    model = Own()
+    torch.testing.assert_close(nn.export(model)(x), model(x))
+
+
+def test_measuring_errors_leaves_frozen_layers_frozen() -> None:
+    H = C(4)
+    fields = FieldType(H, [H.regular])
+    model = tnn.Sequential(nn.Conv2d(fields, fields, 3, padding=1), nn.BatchNorm(fields))
+    model[1].eval()
+    pscnn.layer_errors(model, torch.randn(2, 4, 9, 9), rotation(0.5 * math.pi)[None])
+    assert [module.training for module in model] == [True, False]

@@ -59,9 +59,9 @@ def test_training_starts_at_full_width_with_the_settings_of_the_table(row: str) 
         assert loss < 100 * frames[:, 10:].square().mean()  # which is the error of saying that nothing moves
 
 
-@pytest.mark.parametrize("group", ["C(4)", "SO(2)"])
-def test_kernels_are_expanded_once_per_forecast(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = models.build("flow", "p-scnn", group, size=(8, 8), hidden=2, layers=3).double()
+@pytest.mark.parametrize(("method", "group"), [("p-scnn", "C(4)"), ("p-scnn", "SO(2)"), ("rpp", "C(4)")])
+def test_kernels_are_expanded_once_per_forecast(method: str, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = models.build("flow", method, group, size=(8, 8), hidden=2, layers=3).double()
     past = torch.randn(2, 20, 8, 8, dtype=torch.float64)
     frames, slow = [], past
     for _ in range(3):
@@ -184,12 +184,29 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
         ({"width": 2.5}, "width must be a whole number"),
         ({"train_steps": 0}, "train_steps must be positive"),
         ({"method": "scnn"}, "method must be one of"),
+        ({"nonlinearity": "fourier"}, "nonlinearity must be 'gated' for flows"),
+        ({"method": "lift", "width": 6}, "width must be a multiple of 4 for lift, got 6"),
         ({"group": "SO(3)"}, "needs a group of the plane"),
     ],
 )
 def test_bad_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(training.ConfigError, match=message):
         tiny(**options)
+
+
+@pytest.mark.usefixtures("few_windows")
+def test_forecasts_beyond_the_last_frame_are_refused_before_training() -> None:
+    assert tiny(test_steps=11).load(None)
+    with pytest.raises(training.ConfigError, match="future windows are followed by 11 frames; 12 are to be forecast"):
+        tiny(test_steps=12).load(None)
+
+
+def test_an_exported_network_takes_frames_that_are_not_square(tmp_path: Path) -> None:
+    config = training.JetFlowConfig(method="cnn", width=2, layers=2)
+    folder = training.start(config, tmp_path)
+    torch.save({"state_dict": training.Forecasting(config).state_dict()}, folder / "best.ckpt")
+    program = torch.export.load(training.export_run(folder)).module()
+    assert program(torch.zeros(5, 20, 62, 23)).shape == (5, 2, 62, 23)
 
 
 def test_pictures_of_a_forecast() -> None:

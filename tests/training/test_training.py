@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from typer.testing import CliRunner
 
 from pscnn import likelihoods, training
 from pscnn.cli import app
+from pscnn.data import ddmnist
 from pscnn.training import Config, ConfigError, DoubleDigitConfig, RunError
 from pscnn.training import _run as run_module
 
@@ -126,6 +129,32 @@ def test_a_finished_run_is_only_tested_again(finished: Path) -> None:
     assert training.evaluate(finished, accelerator="cpu")["test_accuracy"] == pytest.approx(
         json.loads((finished / "result.json").read_text())["test_accuracy"]
     )
+
+
+def test_predictions_see_images_as_training_did(finished: Path, tmp_path: Path) -> None:
+    module = training.load(finished)
+    data = module.config.load(None)
+    x, _ = module.config.batch("test", data["test"], torch.arange(8), 0)
+    bright = (x[:, 0] * ddmnist.STD + ddmnist.MEAN).numpy()
+    for k in range(8):
+        np.save(tmp_path / f"{k}.npy", bright[k])
+    with torch.no_grad():
+        wanted = module(x).softmax(1).max(1)
+    found = [answer for _, answer in training.answers(finished, [tmp_path])]
+    names = module.config.class_names or [str(k) for k in range(module.config.classes)]
+    assert [answer["class"] for answer in found] == [names[k] for k in wanted.indices]
+    assert [answer["probability"] for answer in found] == pytest.approx(wanted.values.tolist(), abs=1e-5)
+
+
+def test_a_number_is_better_than_none(tmp_path: Path) -> None:
+    keep = run_module._Recorder(tmp_path, training.SmokeConfig(), None)
+    trainer = MagicMock()
+    for epoch, score in enumerate((math.nan, 0.5, math.nan, 0.1, 0.2)):
+        trainer.current_epoch = epoch
+        trainer.callback_metrics = {"validation/mse": torch.tensor(score)}
+        keep.on_train_epoch_start(trainer, MagicMock())
+        keep.on_train_epoch_end(trainer, MagicMock())
+    assert (keep.best, keep.best_epoch) == (pytest.approx(0.1), 3)
 
 
 def test_runs_are_never_overwritten(tmp_path: Path) -> None:

@@ -25,6 +25,11 @@ class Windows:
     def __len__(self) -> int:
         return len(self.velocity) * len(self.starts)
 
+    @property
+    def most_steps(self) -> int:
+        """How many frames follow the last window."""
+        return self.velocity.shape[1] - (self.starts[-1] + 2 + PAST)
+
     def frames(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """Windows by number.
 

@@ -350,8 +350,8 @@ def _read_file(path: Path) -> tuple[AnyArray, bool]:
             array = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"{path} is damaged or not an array ({error})") from None
-        if array.ndim == 3 and array.shape[-1] in (3, 4):
-            array = _colour(array)
+        if array.ndim == 3 and array.shape[-1] in (1, 3, 4):
+            array = array if array.shape[-1] == 1 else _colour(array)
         elif array.ndim in (2, 3):
             array = array[..., None]
         else:

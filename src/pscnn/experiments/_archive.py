@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from filelock import Timeout
 
 from pscnn._files import write_whole
 from pscnn.data._folder import DataError, read_arrays
@@ -87,7 +88,11 @@ def _checked(run: dict[str, Any]) -> tuple[Config, dict[str, Any], dict[str, Any
 def _put(
     store: Store, config: Config, result: dict[str, Any], environment: dict[str, Any], densities: dict[str, Any]
 ) -> bool:
-    with store.lock(config):
+    try:
+        lock = store.lock(config).acquire(timeout=0)
+    except Timeout:  # somebody works on it
+        return False
+    with lock:
         folder = store.folder(config)
         if (folder / "result.json").exists() or (folder / "metrics.jsonl").exists():
             return False

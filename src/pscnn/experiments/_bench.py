@@ -27,7 +27,7 @@ STEPS = 3
 
 @dataclass(frozen=True)
 class BenchCase:
-    """One setting in which the three networks are compared.
+    """One setting in which networks are compared.
 
     Attributes:
         group: H; of the plane for double digits, of space for volumes.

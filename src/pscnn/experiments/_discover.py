@@ -100,7 +100,7 @@ def discover_plan(
     common["batch_size"] = max(2, min(batch, 2 ** int(math.log2(max(2, about.counts[0] / 8)))))
     wide = {**common, "width": _width_of_plain(make, common)}
     kinds = {method: make(method=method, **(wide if method == "cnn" else common)) for method in DISCOVER_METHODS}
-    key = json.dumps([{**kinds["p-scnn"].to_dict()}, minutes, seeds, workers], sort_keys=True)
+    key = json.dumps([{**kinds["p-scnn"].to_dict()}, minutes, seeds, workers, device], sort_keys=True)
     path = folder / f"plan-{hashlib.sha256(key.encode()).hexdigest()[:8]}.json"
     if path.exists():
         epochs = int(json.loads(path.read_text())["epochs"])

@@ -16,7 +16,6 @@ def in_ray(
     arguments: Sequence[tuple[Any, ...]],
     on_done: Callable[[int, Any], None],
     *,
-    cpus: float = 1,
     gpus: float = 0,
 ) -> None:
     """Call a function with each tuple of arguments, on the machines of a Ray cluster.
@@ -29,7 +28,6 @@ def in_ray(
         arguments: One tuple per call.
         on_done: Called with the number of a call and its result, as they come; an exception that it raised is the
             result.
-        cpus: Cores per call.
         gpus: GPUs per call; a fraction lets several share one.
     """
     require("ray", "cluster", "The engine 'ray'")
@@ -37,7 +35,7 @@ def in_ray(
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(function)
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(function)
     waiting = {remote.remote(*own): number for number, own in enumerate(arguments)}
     try:
         while waiting:

@@ -19,8 +19,8 @@ from pscnn._regularization import likelihoods, regularization
 from pscnn.data import vectors
 from pscnn.groups import parse
 from pscnn.models import build
+from pscnn.models._released import DetachedBatchNorm
 from pscnn.nn import BatchNorm
-from pscnn.nn._batch_norm import field_statistics
 from pscnn.training._together import fit_together, refresh_statistics
 
 TEST_COUNT = 2000
@@ -56,19 +56,6 @@ class VectorConfig:
         return "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:8]])
 
 
-class _DetachedBatchNorm(BatchNorm):
-    """Batch normalisation that takes its statistics for constants: its slope is the scale, with the same values."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise."""
-        if not self.training:
-            return super().forward(x)
-        y = super().forward(x.detach())
-        with torch.no_grad():
-            *_, scale, _ = field_statistics(x, *self.ingredients(x))
-        return y + scale * (x - x.detach())
-
-
 class _Objective(nn.Module):
     """The error, and what keeps densities readable."""
 
@@ -80,7 +67,7 @@ class _Objective(nn.Module):
         if config.detached:
             for name, layer in list(self.model.named_children()):
                 if isinstance(layer, BatchNorm):
-                    setattr(self.model, name, _DetachedBatchNorm(layer.in_type))
+                    setattr(self.model, name, DetachedBatchNorm(layer.in_type))
         self.has_densities = bool(likelihoods(self.model))
 
     def forward(self, x: Tensor, targets: Tensor) -> dict[str, Tensor]:

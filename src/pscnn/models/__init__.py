@@ -54,11 +54,11 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
             "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer" or "p-scnn". By default the one with
             densities.
         group: H, or its name.
-        options: For all: ``bandlimit``, ``nonlinearity`` ("gated" or "fourier") and ``density`` (further options of
-            ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``). For "ddmnist" and "medmnist3d":
-            ``invariant`` (the classifier sees invariant features only), ``size``, ``width``, ``classes`` and
-            ``channels``. For "vectors": ``shared`` (one density for all layers) and ``noise`` (of the preliminary
-            approach). For "flow": ``size``, ``hidden``, ``layers`` and ``kernel``.
+        options: For all: ``bandlimit`` and ``density`` (further options of ``pscnn.Likelihood``, such as
+            ``{"alignment": "construction"}``). For all but "flow": ``nonlinearity`` ("gated" or "fourier"). For
+            "ddmnist" and "medmnist3d": ``invariant`` (the classifier sees invariant features only), ``size``,
+            ``width``, ``classes`` and ``channels``. For "vectors": ``shared`` (one density for all layers) and
+            ``noise`` (of the preliminary approach). For "flow": ``size``, ``hidden``, ``layers`` and ``kernel``.
 
     Example:
         >>> model = build("ddmnist", method="scnn", group="C4", width=0.2)

@@ -40,7 +40,6 @@ def flows(
     layers: int = 5,
     kernel: int = 3,
     bandlimit: int = 2,
-    nonlinearity: str = "gated",
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
     """A network from (B, 20, H, W) to (B, 2, H, W).
@@ -56,7 +55,6 @@ def flows(
         layers: Convolutions, two or more ("lift" and "combo" have their own number).
         kernel: Side length of kernels.
         bandlimit: L of the densities.
-        nonlinearity: Only "gated"; regular fields have ReLU.
         density: Further options of ``pscnn.Likelihood``.
     """
     if method not in FLOW_METHODS:
@@ -194,8 +192,9 @@ class LocallyConnected(tnn.Module):
 class RelaxedSteerable(tnn.Module):
     """A steerable convolution in which every pixel of the kernel has weights of its own.
 
-    K(x) = Σ_b B_b(x) w_b(x): equivariant as long as w does not depend on x. The penalty is the mean absolute difference
-    between the weights of consecutive pixels.
+    K(x) = Σ_b B_b(x) w_b(x) and a bias for every channel: equivariant where w does not depend on x
+    and the bias is zero.
+    The penalty is the mean absolute difference between the weights of consecutive pixels.
     """
 
     basis: Tensor
@@ -216,7 +215,7 @@ class RelaxedSteerable(tnn.Module):
                 columns.append(one.kernel().flatten(2))
         basis = torch.stack(columns)  # (basis, d_out, d_in, pixels)
         # As large as makes the kernel at the start that of a plain convolution, uniform of variance 1 / (3 fan_in).
-        self.register_buffer("basis", basis / (basis.shape[2] * basis.square().sum(0).mean()).sqrt())
+        self.register_buffer("basis", basis / (basis.shape[2] * basis.square().sum(0).mean()).sqrt(), persistent=False)
         fields, ins = len(target.representations), len(source.representations)
         bound = 1 / math.sqrt(kernel**2 * ins)
         self.weight = tnn.Parameter(torch.empty(fields, len(basis), ins, kernel**2).uniform_(-bound, bound))

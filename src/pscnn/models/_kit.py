@@ -48,9 +48,9 @@ class ResidualPathway(tnn.Module):
         return self.equivariant.convolve(x, *self._kernel_and_bias())
 
     def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
-        biases = [b for b in (self.equivariant.full_bias(), self.free.bias) if b is not None]
-        bias = sum(biases[1:], biases[0]) if biases else None
-        return self.equivariant.kernel() + self.free.weight, bias
+        kernel, own = self.equivariant._kernel_and_bias()  # not kernel(): it may have been expanded before
+        biases = [b for b in (own, self.free.bias) if b is not None]
+        return kernel + self.free.weight, sum(biases[1:], biases[0]) if biases else None
 
     def plain(self) -> tnn.Module:
         """The same map as one ``torch.nn`` convolution."""

@@ -19,7 +19,7 @@ def twin(model: tnn.Module) -> tnn.Module:
         >>> type(plain[2])
         <class 'torch.nn.modules.conv.Conv2d'>
     """
-    if hasattr(model, "plain"):
+    if hasattr(type(model), "plain"):
         return model.plain()  # type: ignore[operator]
     out = copy.deepcopy(model)
     for name, child in model.named_children():

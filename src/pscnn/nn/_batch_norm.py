@@ -152,12 +152,13 @@ def field_gradients(
     Autograd would make a dozen passes over the feature map to differentiate the statistics; all of them fold into two
     vectors per channel, which follow from Σ g and Σ g(x − m).
     """
-    excess = mean - removed
-    d_scale = (average @ torch.addcmul(dots, excess, sums)) * inverse  # of a field's γ, per channel
-    slope = scale * (d_scale * inverse * (-1 / count)).index_select(0, field_of)
-    along = torch.addcmul(slope * excess, scale, sums, value=1 / count) @ trivial
-    offset = torch.addmv(slope * removed, trivial, along, beta=-1, alpha=-1)
-    return slope, offset, d_scale * field_size, sums @ trivial
+    with torch.autocast(sums.device.type, enabled=False):  # compiled code runs this under the forward pass's autocast
+        excess = mean - removed
+        d_scale = (average @ torch.addcmul(dots, excess, sums)) * inverse  # of a field's γ, per channel
+        slope = scale * (d_scale * inverse * (-1 / count)).index_select(0, field_of)
+        along = torch.addcmul(slope * excess, scale, sums, value=1 / count) @ trivial
+        offset = torch.addmv(slope * removed, trivial, along, beta=-1, alpha=-1)
+        return slope, offset, d_scale * field_size, sums @ trivial
 
 
 class _FieldNorm(torch.autograd.Function):

@@ -46,7 +46,7 @@ def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     if id(module) in done:
         return done[id(module)]
     out: nn.Module
-    if hasattr(module, "plain"):  # one torch layer with an expanded kernel
+    if hasattr(type(module), "plain"):  # one torch layer with an expanded kernel
         out = module.plain()  # type: ignore[operator]
     elif isinstance(module, Likelihood):  # is in the kernels now
         out = nn.Identity()

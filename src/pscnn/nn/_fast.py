@@ -44,7 +44,8 @@ def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, paddin
         if bias is None or not torch.compiler.is_compiling():
             return plain(x, kernel, bias, stride, padding, dilation)
         y = plain(x, kernel, None, stride, padding, dilation)
-        return y + bias.view(-1, *[1] * (x.ndim - 2))  # torch 2.11 cannot compile it with a bias that is calculated
+        # Apart, since torch 2.11 cannot compile it with a bias that is calculated.
+        return y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
     if torch.is_autocast_enabled("cuda"):
         x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
     few = kernel.shape[1] <= FEW_CHANNELS and kernel[0].numel() <= COLUMNS

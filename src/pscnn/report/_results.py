@@ -111,7 +111,7 @@ def ablation_figure(results: Mapping[str, Mapping[float, Sequence[float]]], exam
         if not shares or not all(found[share] for share in shares):
             raise ValueError(f"ablation_figure: {label} has no accuracies for some share")
         means = [np.mean(found[share]) for share in shares]
-        spread = [np.std(found[share]) for share in shares]
+        spread = [float(np.std(found[share], ddof=1)) if len(found[share]) > 1 else 0.0 for share in shares]
         x = [share * (examples or 1) for share in shares]
         style: dict[str, Any] = {"marker": marker, "ms": 4, "lw": 1.2, "capsize": 2}
         axis.errorbar(x, means, spread, color=colour, label=label, **style)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pscnn import models
 from pscnn.data import DataError, ddmnist, jetflow, medmnist3d, own, shapes3d, smoke
+from pscnn.data._windows import Windows
 from pscnn.groups import parse
 from pscnn.models import METHODS, NONLINEARITIES, VOLUME_METHODS
 from pscnn.training._released import SWITCHES, parse_switches
@@ -46,9 +47,11 @@ class Config:
     """Whether weights decay apart from the gradient, as in AdamW, or as a part of it."""
     square_penalty: ClassVar[bool] = False
     """Whether a method's own penalty enters the loss squared, as in the code of the forecasting literature."""
+    ends: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    """The brightnesses, from 0 to 1, that the network sees as −1 and 1."""
 
     method: str = _setting("p-scnn", f"How layers are built: {', '.join(METHODS)}; for volumes also resnet18.")
-    group: str = _setting("", "The group H: C(N), D(N), SO(2), O(2); SO(3), O(3) and others for volumes.")
+    group: str = _setting("", "The group H: C(N), D(N), SO(2), O(2); SO(3), O(3) for volumes.")
     bandlimit: int = _setting(2, "L, the highest frequency of the densities.")
     nonlinearity: str = _setting("gated", f"One of {', '.join(NONLINEARITIES)}.")
     invariant: bool = _setting(True, "Let the classifier see invariant features only.")
@@ -209,6 +212,7 @@ class DoubleDigitConfig(Config):
 
     experiment: ClassVar[str] = "ddmnist"
     dimension: ClassVar[int] = 2
+    ends: ClassVar[tuple[float, float]] = (ddmnist.MEAN - ddmnist.STD, ddmnist.MEAN + ddmnist.STD)
     methods: ClassVar[tuple[str, ...]] = METHODS
     sizes: ClassVar[tuple[int, ...]] = (28, 56)
     positive: ClassVar[tuple[str, ...]] = (
@@ -398,6 +402,10 @@ class FlowConfig(Config):
             raise ConfigError(f"kernel must be odd, got {self.kernel}")
         if self.layers < 2:
             raise ConfigError(f"layers must be 2 or more, got {self.layers}")
+        if self.nonlinearity != "gated":
+            raise ConfigError(f"nonlinearity must be 'gated' for flows, got {self.nonlinearity!r}")
+        if self.method == "lift" and self.width % 4:
+            raise ConfigError(f"width must be a multiple of 4 for lift, got {self.width:g}")
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -422,9 +430,16 @@ class FlowConfig(Config):
             layers=self.layers,
             kernel=self.kernel,
             bandlimit=self.bandlimit,
-            nonlinearity=self.nonlinearity,
             density={"alignment": "construction" if self.alignment == "construction" else "soft"},
         )
+
+    def check(self, data: Mapping[str, Windows]) -> Mapping[str, Windows]:
+        """The same data, if every window has frames enough after it."""
+        for name, windows in data.items():
+            steps, most = self.test_steps if name in self.tests else self.train_steps, windows.most_steps
+            if steps > most:
+                raise ConfigError(f"{name} windows are followed by {most} frames; {steps} are to be forecast")
+        return data
 
     def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         past, following = split.frames(rows, self.test_steps if name in self.tests else self.train_steps)
@@ -446,7 +461,7 @@ class SmokeConfig(FlowConfig):
         return self.size, self.size
 
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
-        return smoke.load(folder)
+        return self.check(smoke.load(folder))
 
 
 @dataclass(frozen=True)
@@ -464,7 +479,7 @@ class JetFlowConfig(FlowConfig):
         return jetflow.SIZE
 
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
-        return jetflow.load(folder)
+        return self.check(jetflow.load(folder))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pscnn._extras import require
 from pscnn.data import DataError, own
+from pscnn.models import PAST
 from pscnn.nn import export as plain_network
 from pscnn.training._config import Config, ConfigError, FlowConfig, OwnConfig
 from pscnn.training._run import RunError, load
@@ -25,8 +26,8 @@ TOLERANCE = 1e-5
 def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "torch") -> Path:
     """Write a run's network as a file that is used without pscnn, after checking that it gives the same.
 
-    Inputs are (B, channels, size, size[, size]) with values from -1 to 1, for any B. Outputs are class scores before
-    the softmax, or the numbers of a regression.
+    Inputs are (B, channels, size, size[, size]) for any B, scaled so that ``config.ends`` become −1 and 1; of flows,
+    past frames. Outputs are class scores before the softmax, the numbers of a regression, or the next frame.
 
     Args:
         folder: The run.
@@ -58,7 +59,7 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
 
 def _shape(config: Config) -> tuple[int, ...]:
     if isinstance(config, FlowConfig):
-        return 20, config.size, config.size
+        return 2 * PAST, *config.grid
     return config.channels, *[config.size] * config.dimension
 
 
@@ -113,7 +114,7 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
         about = config.holds
     else:
         names = config.class_names or tuple(map(str, range(config.classes)))
-        about = own.About(config.dimension, config.size, config.channels, names, False, 0.0, 1.0)
+        about = own.About(config.dimension, config.size, config.channels, names, False, *config.ends)
     for path in _expand(files):
         try:
             x = own.read_example(path, about)[None]

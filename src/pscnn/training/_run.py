@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import pickle
 import platform
@@ -83,10 +84,8 @@ class _Recorder(callbacks.Callback):
         self.history.append(row)
         judged_by, more = self.config.judged_by
         score = metrics[f"validation/{judged_by}"]
-        better = self.best is None or (score > self.best if more else score < self.best)
-        if better:
+        if self.best is None or math.isnan(self.best) or (score > self.best if more else score < self.best):
             self.best, self.best_epoch = score, trainer.current_epoch
-        if better:
             trainer.save_checkpoint(self.folder / BEST, weights_only=True)
         trainer.save_checkpoint(self.folder / LAST)  # with the history: whatever comes after it can be made again
         self.write(trainer)
@@ -213,6 +212,8 @@ def load(folder: str | Path) -> Learner:
     folder = Path(folder)
     config = read_config(folder)
     path = folder / (BEST if config.select == "best" else LAST)
+    if not path.exists() and (folder / "result.json").exists():
+        raise RunError(f"{folder} has results but no network: it was taken from a file of results")
     if not path.exists():
         raise RunError(f"{folder} has no finished epoch yet: train it with: pscnn train --resume {folder}")
     state = _check_readable(path)
@@ -241,7 +242,7 @@ def evaluate(
     epochs = history(folder)
     judged_by, more = config.judged_by
     key = f"validation/{judged_by}"
-    best = min(epochs, key=lambda row: (-row[key] if more else row[key], row["epoch"]))
+    best = min(epochs, key=lambda row: (math.isnan(row[key]), -row[key] if more else row[key], row["epoch"]))
     if config.select == "last":
         best = epochs[-1]
     result = {

@@ -30,7 +30,7 @@ def train_together(
     """Train runs at once, each in a process of its own on the same device; each gives what it would give alone.
 
     A small network leaves a GPU idle most of the time: the processor cannot hand it work fast enough. Other processes
-    fill the gaps. A run that fails does not stop the others.
+    fill the gaps. A run that fails does not stop the others; one whose process is killed does (all can be continued).
 
     Args:
         folders: Runs' folders, from ``start`` or ``start_seeds``; those with epochs behind them are continued.

@@ -18,7 +18,6 @@ def fit_together(
     *,
     epochs: int,
     lr: float,
-    on_epoch: Callable[[int], None] | None = None,
 ) -> list[dict[str, list[float]]]:
     """Train networks that differ in their weights and data only, each as if it were alone, with Adam.
 
@@ -28,7 +27,6 @@ def fit_together(
         batches: Called with the number of the epoch; gives tuples of tensors whose first axis counts the networks.
         epochs: How many.
         lr: Learning rate.
-        on_epoch: Called after each epoch with its number.
 
     Returns:
         For every epoch, the mean of every term over its batches, one number per network.
@@ -57,8 +55,6 @@ def fit_together(
             optimizer.step()
             found.append({name: value.detach() for name, value in values.items()})
         history.append({name: torch.stack([f[name] for f in found]).mean(0).tolist() for name in found[0]})
-        if on_epoch is not None:
-            on_epoch(epoch)
     with torch.no_grad():
         for k, module in enumerate(objectives):
             for name, own in [*module.named_parameters(), *module.named_buffers()]:
@@ -79,7 +75,7 @@ def refresh_statistics(model: nn.Module, x: Tensor) -> None:
     """
     layers: list[Any] = [module for module in model.modules() if hasattr(module, "momentum")]
     old = [layer.momentum for layer in layers]
-    mode = model.training
+    modes = [(module, module.training) for module in model.modules()]
     try:
         for layer in layers:
             layer.momentum = 1.0
@@ -88,4 +84,5 @@ def refresh_statistics(model: nn.Module, x: Tensor) -> None:
     finally:
         for layer, momentum in zip(layers, old, strict=True):
             layer.momentum = momentum
-        model.train(mode)
+        for module, training in modes:
+            module.training = training
