@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import os
 import statistics
 import tempfile
@@ -778,6 +779,8 @@ def _print_result(folder: Path, result: dict[str, Any]) -> None:
         table.add_row(name.replace("_", " "), f"{value:.4f}" if isinstance(value, float) else str(value))
     console.print(table)
     console.print(f"saved in {folder}", highlight=False)
+    if any(isinstance(value, float) and not math.isfinite(value) for value in result.values()):
+        errors.print("some results are not numbers: training diverged. Use a smaller --lr", style="red")
 
 
 app.command("train")(_with_settings(train))

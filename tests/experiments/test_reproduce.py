@@ -247,6 +247,13 @@ def test_the_command(tmp_path: Path) -> None:
     with np.load(folder / "densities.npz") as one, np.load(other / "densities.npz") as two:
         for name in one.files:
             np.testing.assert_allclose(two[name], one[name], atol=1e-6)
+    for use in (training.load, training.train):
+        with pytest.raises(training.RunError, match="has results but no network"):
+            use(other)
+    for where, count in (("group=O2", 1), ("lr=5e-4", 1), ("compile=false", 1), ("lr=0.1", 0), ("seed=x", 0)):
+        listed = CliRunner().invoke(app, ["results", str(file), "--where", where])
+        assert listed.exit_code == 1 - count, where
+    assert "has a setting 'nonsense'" in CliRunner().invoke(app, ["results", str(file), "--where", "nonsense=3"]).output
     (other / "result.json").unlink()
     (other / "metrics.jsonl").write_text("")
     assert take_runs(file, elsewhere) == 0  # what was begun there is not taken for finished

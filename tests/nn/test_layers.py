@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -330,3 +331,13 @@ def test_measuring_errors_leaves_frozen_layers_frozen() -> None:
     model[1].eval()
     pscnn.layer_errors(model, torch.randn(2, 4, 9, 9), rotation(0.5 * math.pi)[None])
     assert [module.training for module in model] == [True, False]
+
+
+def test_an_empty_batch_leaves_running_statistics_alone() -> None:
+    H = C(4)
+    norm = nn.BatchNorm(FieldType(H, [H.regular]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, that there is no variance
+        norm(torch.zeros(0, 4, 5, 5))
+    assert norm.running_mean.abs().max() == 0
+    assert norm.num_batches_tracked == 0

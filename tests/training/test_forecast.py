@@ -199,6 +199,9 @@ def test_forecasts_beyond_the_last_frame_are_refused_before_training() -> None:
     assert tiny(test_steps=11).load(None)
     with pytest.raises(training.ConfigError, match="future windows are followed by 11 frames; 12 are to be forecast"):
         tiny(test_steps=12).load(None)
+    assert tiny(train_steps=3).load(None)
+    with pytest.raises(training.ConfigError, match="frames 4 steps ahead are frames of the future test"):
+        tiny(train_steps=4).load(None)
 
 
 def test_an_exported_network_takes_frames_that_are_not_square(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -155,6 +156,24 @@ def test_a_number_is_better_than_none(tmp_path: Path) -> None:
         keep.on_train_epoch_start(trainer, MagicMock())
         keep.on_train_epoch_end(trainer, MagicMock())
     assert (keep.best, keep.best_epoch) == (pytest.approx(0.1), 3)
+
+
+def test_a_diverged_run_says_so(tmp_path: Path) -> None:
+    folder = training.start(tiny(epochs=1, lr=1e30), tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = CliRunner().invoke(app, ["train", "--resume", str(folder), "--accelerator", "cpu"])
+        seen = CliRunner().invoke(app, ["inspect", str(folder)])
+    assert "training diverged. Use a smaller --lr" in done.output
+    assert "are not numbers" in seen.output
+    assert "kept in every layer" not in seen.output
+
+
+def test_a_name_is_that_of_one_folder(tmp_path: Path) -> None:
+    for name in ("../x", "a/b"):
+        with pytest.raises(RunError, match="that of one folder"):
+            training.start(tiny(), tmp_path / "runs", name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_runs_are_never_overwritten(tmp_path: Path) -> None:

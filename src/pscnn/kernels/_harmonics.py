@@ -69,7 +69,7 @@ class SteerableBasis:
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1 or k % 2 == 0):
             raise ValueError(
                 f"kernel_size must be an odd number such as 3 or 5, got {k!r}: "
-                "an even kernel has no centre to rotate about"
+                "all directions have the same, and an even kernel has no centre to rotate about"
             )
 
     @property

@@ -85,6 +85,8 @@ class BatchNorm(ConstantsModule):
         """Let the running statistics follow those of a batch with ``count`` values per channel."""
         if count == 1:
             raise ValueError("BatchNorm: needs more than one value per channel in training")
+        if count == 0:  # an empty batch says nothing
+            return
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             unbiased = variance.detach() * (count / (count - 1))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pscnn.experiments import Cell, Sheet
+from pscnn.groups import parse
 from pscnn.training import Config, ConfigError
 
 FORMATS = ("text", "markdown", "latex", "csv")
@@ -51,14 +52,32 @@ def _cell(sheet: Sheet, filled: Mapping[tuple[str, str], tuple[Cell, int] | None
 def found_runs(root: Path, settings: Mapping[str, str]) -> list[tuple[Path, dict[str, Any], dict[str, Any]]]:
     """Finished runs under a folder that have some settings, given as text: folder, configuration, result."""
     out = []
+    unknown = set(settings)
     for path in sorted(root.rglob("result.json")):
         try:
             config, result = Config.read(path.with_name("config.yaml")), json.loads(path.read_text())
         except (ConfigError, json.JSONDecodeError):
             continue  # another program's file
-        if all(str(config.get(name)) == value for name, value in settings.items()):
+        unknown -= config.keys()
+        if all(_is(config.get(name), value) for name, value in settings.items()):
             out.append((path.parent, config, result))
+    if unknown:
+        raise ConfigError(f"no run in {root} has a setting {min(unknown)!r}")
     return out
+
+
+def _is(setting: Any, text: str) -> bool:
+    """Whether a setting has this value: O2 is O(2), 5e-4 is 0.0005, true is True."""
+    if str(setting) == text:
+        return True
+    if isinstance(setting, bool):
+        return text.lower() == str(setting).lower()
+    try:
+        if isinstance(setting, int | float):
+            return float(text) == setting
+        return isinstance(setting, str) and parse(text) == parse(setting)
+    except ValueError:
+        return False
 
 
 def run_rows(

@@ -164,6 +164,8 @@ def _best_axis(lam: Likelihood, group: Group) -> tuple[str, float]:
 def verdict(rows: list[LayerSummary]) -> list[str]:
     """Sentences: where equivariance is lost first and what is left there, what is regained, what is misaligned."""
     out = []
+    if wrong := [row.label for row in rows if not np.isfinite(row.entropy)]:
+        return [f"Some densities are not numbers (layer {wrong[0]}): training diverged. Use a smaller learning rate."]
     lost = next((row for row in rows if row.degrees[row.support] < KEPT), None)
     if lost is None:
         out.append("Equivariance is kept in every layer.")

@@ -434,7 +434,9 @@ class FlowConfig(Config):
         )
 
     def check(self, data: Mapping[str, Windows]) -> Mapping[str, Windows]:
-        """The same data, if every window has frames enough after it."""
+        """The same data, if every window has frames enough after it, and training does not reach those of the test."""
+        if self.train_steps > data["future"].starts[0] - data["train"].starts[-1]:
+            raise ConfigError(f"train_steps: frames {self.train_steps} steps ahead are frames of the future test")
         for name, windows in data.items():
             steps, most = self.test_steps if name in self.tests else self.train_steps, windows.most_steps
             if steps > most:

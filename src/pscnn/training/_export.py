@@ -47,6 +47,7 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        partial.touch()  # torch would say in its own words that it cannot
         run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)
         _check(module.model, run, x)
         partial.rename(path)

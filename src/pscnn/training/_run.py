@@ -35,6 +35,7 @@ from pscnn.training._data import Data
 from pscnn.training._module import Classification, Learner, learner
 
 LAST, BEST = "last.ckpt", "best.ckpt"
+_TAKEN = "{} has results but no network: it was taken from a file of results"
 
 
 class RunError(Exception):
@@ -128,6 +129,8 @@ def new_folder(root: str | Path, name: str) -> Path:
 def start(config: Config, root: str | Path = "runs", name: str | None = None) -> Path:
     """Make a run's folder with its configuration and versions, and return it."""
     name = name or f"{config.family}-{config.task}"
+    if Path(name).name != name:
+        raise RunError(f"the name of a run is that of one folder, got {name!r}. Choose where it is with --runs")
     return describe(new_folder(Path(root) / config.experiment, f"{name}-seed{config.seed}"), config)
 
 
@@ -186,6 +189,8 @@ def train(
     last = folder / LAST
     if last.exists():
         _check_readable(last)
+    elif (folder / "result.json").exists():
+        raise RunError(_TAKEN.format(folder))
     elif (folder / "metrics.jsonl").exists():
         raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
     handler = signal.getsignal(signal.SIGINT)
@@ -213,7 +218,7 @@ def load(folder: str | Path) -> Learner:
     config = read_config(folder)
     path = folder / (BEST if config.select == "best" else LAST)
     if not path.exists() and (folder / "result.json").exists():
-        raise RunError(f"{folder} has results but no network: it was taken from a file of results")
+        raise RunError(_TAKEN.format(folder))
     if not path.exists():
         raise RunError(f"{folder} has no finished epoch yet: train it with: pscnn train --resume {folder}")
     state = _check_readable(path)
