@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -250,11 +249,6 @@ def finished(configs: Sequence[OwnConfig], store: Store) -> dict[str, list[Path]
             for config in of_seed:
                 out[config.method].append(store.folder(config))
     return out
-
-
-def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation."""
-    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def prepared_file(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from pscnn.experiments._paper import published
-from pscnn.experiments._tables import Cell
+from pscnn.experiments._tables import Cell, spread
 from pscnn.training._config import (
     Config,
     ConfigError,
@@ -114,9 +113,8 @@ class Sheet:
         for (row, column), (config, key) in self.cells.items():
             found = (result(replace(config, seed=config.seed + k)) for k in range(seeds))
             values = [float(one[key]) for one in found if one is not None]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
             paper = theirs.get(row, {}).get(column)
-            out[row, column] = (Cell(statistics.mean(values), spread, paper), len(values)) if values else None
+            out[row, column] = (Cell(*spread(values), paper), len(values)) if values else None
         return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,11 @@ class Cell:
         return self.paper is not None and abs(self.mean - self.paper[0]) > 2 * self.paper[1]
 
 
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation."""
+    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
 def cells(table: Table, results: dict[VectorConfig, dict[str, Any]]) -> dict[str, dict[str, Cell]]:
     """The numbers of a table: row label, column, cell."""
     theirs = published(table.paper) if table.paper else {}
@@ -145,6 +150,5 @@ def cells(table: Table, results: dict[VectorConfig, dict[str, Any]]) -> dict[str
         out[label] = {}
         for column in table.columns:
             errors = results[table.cell(row, column)]["errors"]
-            spread = statistics.stdev(errors) if len(errors) > 1 else 0.0
-            out[label][column] = Cell(statistics.mean(errors), spread, theirs.get(label, {}).get(column))
+            out[label][column] = Cell(*spread(errors), theirs.get(label, {}).get(column))
     return out

@@ -21,9 +21,9 @@ from pscnn.experiments._discover import (
     choose,
     finished,
     receptive_fields,
-    spread,
     validation_scores,
 )
+from pscnn.experiments._tables import spread
 from pscnn.report._html import _svg, html_report
 from pscnn.report._summary import KEPT, layer_summaries
 from pscnn.training import OwnConfig

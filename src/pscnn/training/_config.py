@@ -438,13 +438,16 @@ class FlowConfig(Config):
         if self.train_steps > data["future"].starts[0] - data["train"].starts[-1]:
             raise ConfigError(f"train_steps: frames {self.train_steps} steps ahead are frames of the future test")
         for name, windows in data.items():
-            steps, most = self.test_steps if name in self.tests else self.train_steps, windows.most_steps
+            steps, most = self._steps(name), windows.most_steps
             if steps > most:
                 raise ConfigError(f"{name} windows are followed by {most} frames; {steps} are to be forecast")
         return data
 
+    def _steps(self, split: str) -> int:
+        return self.test_steps if split in self.tests else self.train_steps
+
     def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        past, following = split.frames(rows, self.test_steps if name in self.tests else self.train_steps)
+        past, following = split.frames(rows, self._steps(name))
         return past, following
 
 
