@@ -60,7 +60,7 @@ def test_readme_links_exist() -> None:
         assert (README.parent / target).exists(), target
 
 
-@pytest.mark.parametrize(("page", "tables"), [("double-digits.md", 1), ("reproduce.md", 3)])
+@pytest.mark.parametrize(("page", "tables"), [("double-digits.md", 1), ("reproduce.md", 3), ("flows.md", 2)])
 def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, tables: int, tmp_path: Path) -> None:
     text = (README.parent / "docs" / page).read_text()
     found = re.findall(

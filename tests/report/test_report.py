@@ -67,6 +67,11 @@ def test_figure_has_one_panel_per_density(group: object) -> None:
     figure = density_figure(stack(random_likelihood(group), random_likelihood(group)))
     assert len(figure.axes) == 2
     assert figure.axes[0].get_ylabel() == "density λ"
+    assert (figure.axes[0].get_legend() is not None) == (group in (O2(), D(4)))  # colours are named if there are two
+
+
+def test_a_uniform_density_is_a_line_below_the_edge_of_its_panel() -> None:
+    assert density_figure(stack(Likelihood(SO2(), 1))).axes[0].get_ylim() == pytest.approx((0, 1.1))
 
 
 def test_chart_has_one_line_per_density() -> None:

@@ -220,3 +220,11 @@ def test_pictures_of_a_forecast() -> None:
     assert Image.open(io.BytesIO(content)).n_frames == 6  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="two flows of shape"):
         report.forecast_figure(true, true[:, :1])
+
+
+def test_the_fastest_place_of_an_animation_has_its_colour() -> None:
+    true = 0.3 * flow(1, 1)[0]
+    true[0, 0, 8, 8:10] = 1  # so few pixels that a palette by frequency would not hold their yellow
+    shown = Image.open(io.BytesIO(report.forecast_animation(true + 0.01 * torch.rand_like(true), true))).convert("RGB")
+    colours = [torch.tensor(colour) for _, colour in shown.getcolors(2**24) or []]
+    assert min((colour - torch.tensor([253, 231, 37])).abs().max() for colour in colours) < 10

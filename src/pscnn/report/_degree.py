@@ -86,7 +86,7 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
             marker = "o" if group.order is not None else None
             axis.plot(degrees[where], density[where], color=ROTATIONS, lw=1.5, marker=marker, ms=4)
             axis.axhline(1, color="0.6", lw=0.8, ls=":")
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.1 * max(density.max(), 1))
             axis.tick_params(labelsize=7)
             other = axis.twinx()
             other.plot(degrees[where], measured[where], color=REFLECTIONS, lw=1.2, ls="--", marker=marker, ms=3)

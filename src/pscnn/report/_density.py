@@ -66,12 +66,13 @@ def density_figure(model: nn.Module) -> Figure:
         raise ValueError("this model has no learnt densities to draw")
     figure = Figure(figsize=(2.1 * len(found) + 0.4, 2.3), layout="constrained")
     axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+    highest = 1.0
     for number, (axis, (name, lam)) in enumerate(zip(axes, found.items(), strict=True), 1):
-        for (kind, (angles, values)), colour in zip(
-            density_curves(lam).items(), (ROTATIONS, REFLECTIONS), strict=False
-        ):
+        curves = density_curves(lam)
+        for (kind, (angles, values)), colour in zip(curves.items(), (ROTATIONS, REFLECTIONS), strict=False):
+            highest = max(highest, values.max())
             if _is_finite(lam):
-                shift = -6 if kind == "rotations" else 6
+                shift = 0 if len(curves) == 1 else -6 if kind == "rotations" else 6
                 axis.bar(angles + shift, values, width=12, color=colour, label=kind)
             else:
                 axis.plot(angles, values, color=colour, lw=1.6, ls="-" if kind == "rotations" else "--", label=kind)
@@ -80,11 +81,12 @@ def density_figure(model: nn.Module) -> Figure:
         axis.set_xlabel("angle (°)", fontsize=8)
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)
-        if not _is_finite(lam):
-            axis.set_xticks([-180, -90, 0, 90, 180])
-    axes[0].set_ylim(bottom=0)
+        axis.set_xticks([0, 90, 180, 270] if _is_finite(lam) else [-180, -90, 0, 90, 180])
+    axes[0].set_ylim(0, 1.1 * highest)
     axes[0].set_ylabel("density λ", fontsize=8)
-    axes[0].legend(fontsize=7, frameon=False)
+    most = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
+    if len(most.get_legend_handles_labels()[1]) > 1:
+        most.legend(fontsize=7, frameon=False)
     return figure
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ARROWS = 16
 """Arrows along the longer side."""
+_SPEED, _ERROR = "viridis", "magma"
+_COLOURS = {_SPEED: 116, _ERROR: 116, "gray": 24}
 
 
 def _speeds(predicted: Tensor, true: Tensor) -> tuple[Array, Array, Array, float, float]:
@@ -33,7 +35,7 @@ def _speeds(predicted: Tensor, true: Tensor) -> tuple[Array, Array, Array, float
 def _flow(axis: Any, field: Array, fastest: float) -> Any:
     """Speed as colour, direction as arrows; rows are counted downwards and y points up."""
     height, width = field.shape[1:]
-    image = axis.imshow(np.hypot(*field), vmin=0, vmax=fastest, cmap="viridis")
+    image = axis.imshow(np.hypot(*field), vmin=0, vmax=fastest, cmap=_SPEED)
     step = max(1, max(height, width) // ARROWS)
     rows, columns = np.mgrid[step // 2 : height : step, step // 2 : width : step]
     u, v = field[:, rows, columns]
@@ -61,7 +63,7 @@ def forecast_figure(predicted: Tensor, true: Tensor, columns: int = 5) -> Figure
     for column, step in enumerate(steps):
         for row, field in enumerate((truth, flow)):
             speed = _flow(axes[row, column], field[step], fastest)
-        wrong = axes[2, column].imshow(error[step], vmin=0, vmax=largest, cmap="magma")
+        wrong = axes[2, column].imshow(error[step], vmin=0, vmax=largest, cmap=_ERROR)
         axes[2, column].set(xticks=[], yticks=[])
         axes[0, column].set_title(f"step {step + 1}", fontsize=10)
     for row, name in enumerate(("true", "forecast", "error")):
@@ -86,6 +88,7 @@ def forecast_animation(predicted: Tensor, true: Tensor, seconds_per_step: float 
 
     flow, truth, error, fastest, largest = _speeds(predicted, true)
     frames = []
+    palette = _palette()
     for step in range(len(flow)):
         figure = Figure(figsize=(7.5, 2.9 if flow.shape[2] <= flow.shape[3] else 5.0), layout="constrained", dpi=80)
         canvas = FigureCanvasAgg(figure)
@@ -93,15 +96,26 @@ def forecast_animation(predicted: Tensor, true: Tensor, seconds_per_step: float 
         for axis, field, name in ((axes[0], truth, "true"), (axes[1], flow, "forecast")):
             _flow(axis, field[step], fastest)
             axis.set_title(name, fontsize=10)
-        axes[2].imshow(error[step], vmin=0, vmax=largest, cmap="magma")
+        axes[2].imshow(error[step], vmin=0, vmax=largest, cmap=_ERROR)
         axes[2].set(xticks=[], yticks=[])
         axes[2].set_title("error", fontsize=10)
         figure.suptitle(f"step {step + 1}", fontsize=10)
         canvas.draw()  # type: ignore[no-untyped-call]
         pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-        frames.append(Image.fromarray(pixels[..., :3]))
+        frames.append(Image.fromarray(pixels[..., :3]).quantize(palette=palette, dither=Image.Dither.NONE))
     buffer = io.BytesIO()
     frames[0].save(
         buffer, "GIF", save_all=True, append_images=frames[1:], duration=round(1000 * seconds_per_step), loop=0
     )
     return buffer.getvalue()
+
+
+def _palette() -> Any:
+    """The 256 colours of an animation: both scales and greys. One chosen by frequency would lack the largest values."""
+    from matplotlib import colormaps
+    from PIL import Image
+
+    colours = [colormaps[name](np.linspace(0, 1, count)) for name, count in _COLOURS.items()]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette((255 * np.concatenate(colours)[:, :3]).round().astype(np.uint8).tobytes())
+    return palette
