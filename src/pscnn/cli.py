@@ -116,6 +116,7 @@ def train(
         if experiment is not None:
             values["experiment"] = experiment
         chosen = training.Config.from_dict({**values, **settings})
+        chosen.load(data_dir)  # missing data are noticed before there is a folder
         folders = training.start_seeds(chosen, seeds, runs, name)
         for folder in folders:
             console.print(f"run: {folder}", highlight=False)
@@ -259,7 +260,7 @@ def reproduce(
     from pscnn.training import ConfigError
 
     if what in ("vectors", "vectors-3d"):
-        if only or dry_run or known or set(settings) - {"epochs"}:
+        if only or dry_run or known or form != "text" or set(settings) - {"epochs"}:
             raise ConfigError(f"{what} takes --runs, --seeds, --epochs and --workers only")
         _reproduce_vectors(what, runs / "vectors", seeds, settings.get("epochs", 100), workers)
         return
@@ -276,13 +277,18 @@ def reproduce(
     if form not in FORMATS:
         _fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
     sheet = experiments.SHEETS[what]().only(only or []).changed(settings)
+    if sheet.picture is not None and form != "text":
+        raise ConfigError(f"{what} is drawn, not printed: --format is for tables")
     configs = sheet.runs(seeds)
     store = experiments.Store(runs)
+    if dry_run:
+        with tempfile.TemporaryDirectory() as place:  # a plan changes nothing
+            for file in known or []:
+                experiments.take_runs(file, place)
+            _show_plan(store, experiments.Store(place), configs, workers)
+        return
     for file in known or []:
         errors.print(f"{file}: {experiments.take_runs(file, runs)} runs taken into {runs}", highlight=False)
-    if dry_run:
-        _show_plan(store, configs, workers)
-        return
     if sheet.picture is not None:
         check_drawable(sheet, store)  # before hours of training
     how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
@@ -315,13 +321,15 @@ def _print_table(sheet: Any, filled: Any, form: str) -> None:
         console.print("* more than two of the paper's standard deviations away", highlight=False)
 
 
-def _show_plan(store: Any, configs: list[Any], workers: int | None) -> None:
-    """Every run with its state, and an estimate of the time that is left."""
+def _show_plan(store: Any, known: Any, configs: list[Any], workers: int | None) -> None:
+    """Every run with its state, and an estimate of the time that is left; in ``known`` are finished runs."""
     table = Table("run", "state", "epochs", "seconds, estimated", box=None)
     left, unknown = 0.0, 0
     states: dict[str, int] = {}
     for config in configs:
-        state, seconds = store.state(config), store.estimate(config)
+        state, seconds = known.state(config), store.estimate(config)
+        if state != "finished":
+            state = store.state(config)
         states[state] = states.get(state, 0) + 1
         if state != "finished":
             left, unknown = left + (seconds or 0), unknown + (seconds is None)
@@ -520,16 +528,21 @@ def discover(
         require(module, "plots", "The report")
     folder = out or Path("discover") / data.stem
     _make(folder, "--out")
-    with _progress() as progress:
-        bar = progress.add_task("reading", total=None)
-        path = experiments.prepared_file(
-            data,
-            folder.absolute(),
-            size=size,
-            seed=split_seed,
-            regression=regression,
-            on_read=lambda done, of: progress.update(bar, completed=done, total=of),
-        )
+    try:
+        with _progress() as progress:
+            bar = progress.add_task("reading", total=None)
+            path = experiments.prepared_file(
+                data,
+                folder.absolute(),
+                size=size,
+                seed=split_seed,
+                regression=regression,
+                on_read=lambda done, of: progress.update(bar, completed=done, total=of),
+            )
+    except DataError:
+        with contextlib.suppress(OSError):  # it is not empty
+            folder.rmdir()
+        raise
     about = own.read_about(path)
     train_count, validation_count, test_count = about.counts
     kind = "numbers" if about.regression else f"{len(about.names)} classes"
@@ -646,7 +659,7 @@ def bench(
 
     import torch
 
-    from pscnn import experiments
+    from pscnn import experiments, models
     from pscnn.groups import parse
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -660,6 +673,9 @@ def bench(
             plane = parse(name).dimension == 2
         except ValueError as error:
             _fail(str(error))
+        sizes = models.DIGIT_SIZES if plane else models.VOLUME_SIZES
+        if size is not None and size not in sizes:
+            _fail(f"networks over {name} exist for side lengths {', '.join(map(str, sizes))}, got {size}")
         usual = (256 if plane else 32) if device == "cuda" else (16 if plane else 2)
         for kind in precision or ["fp32"]:
             if kind not in ("fp32", "tf32", "bf16"):

@@ -60,6 +60,8 @@ def test_a_ratio_is_one_of_medians() -> None:
         (["--group", "X"], "unknown group 'X'"),
         (["--precision", "fp8"], "unknown precision 'fp8'"),
         (["--device", "tpu"], "cannot measure on 'tpu'"),
+        (["--size", "33"], "networks over O(2) exist for side lengths 28, 56, got 33"),
+        (["--group", "SO(3)", "--size", "56"], "networks over SO(3) exist for side lengths 16, 28, 64, got 56"),
     ],
 )
 def test_what_cannot_be_measured_is_named(arguments: list[str], message: str) -> None:

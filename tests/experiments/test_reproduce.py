@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -126,13 +127,18 @@ def test_formats() -> None:
 # -- the store and the runner -----------------------------------------------------------------------
 
 
+def held_elsewhere(store: Store, config: training.Config) -> FileLock:
+    """A run's lock as another process has it: it cannot be taken again here."""
+    return FileLock(store.lock(config).lock_file)
+
+
 def test_every_setting_has_a_place_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path)
     others = [tiny(seed=1), tiny(epochs=2), tiny(lr=1e-3), tiny(symmetry="C4"), tiny(compile=True)]
     assert len({store.folder(config) for config in [tiny(), *others]}) == 6
     assert store.folder(tiny()) == store.folder(tiny())
     assert store.state(tiny()) == "new"
-    with store.lock(tiny()):
+    with held_elsewhere(store, tiny()):
         assert Store(tmp_path).state(tiny()) == "running"
     assert store.estimate(tiny()) is None
 
@@ -241,7 +247,8 @@ def test_the_command(tmp_path: Path) -> None:
     arguments[arguments.index(str(tmp_path))] = str(elsewhere)
     taken = CliRunner().invoke(app, [*arguments, "--known", str(file), "--dry-run"])
     assert "1 runs: 1 finished" in taken.output
-    assert f"{accuracy:.3f} (1)" in CliRunner().invoke(app, arguments).output
+    assert not elsewhere.exists()
+    assert f"{accuracy:.3f} (1)" in CliRunner().invoke(app, [*arguments, "--known", str(file)]).output
     (other,) = (elsewhere / "ddmnist").glob("p-scnn*")
     assert other.name == folder.name
     with np.load(folder / "densities.npz") as one, np.load(other / "densities.npz") as two:
@@ -258,7 +265,8 @@ def test_the_command(tmp_path: Path) -> None:
     (other / "metrics.jsonl").write_text("")
     assert take_runs(file, elsewhere) == 0  # what was begun there is not taken for finished
     shutil.rmtree(elsewhere)
-    with Store(elsewhere).lock(training.Config.from_dict(json.loads(file.read_text())["runs"][0]["config"])):
+    kept = training.Config.from_dict(json.loads(file.read_text())["runs"][0]["config"])
+    with held_elsewhere(Store(elsewhere), kept):
         assert take_runs(file, elsewhere) == 0  # nor is waited for what somebody works on
     shutil.rmtree(elsewhere)
     for name in ("densities.npz", "environment.json"):
@@ -332,6 +340,8 @@ def test_figures_in_space_and_over_fractions(tmp_path: Path) -> None:
         (["reproduce", "kl", "--format", "word"], "unknown format 'word'"),
         (["reproduce", "vectors", "--dry-run"], "takes --runs, --seeds"),
         (["reproduce", "vectors", "--known", "nowhere"], "takes --runs, --seeds"),
+        (["reproduce", "vectors", "--format", "latex"], "takes --runs, --seeds"),
+        (["reproduce", "figure-kl", "--format", "latex"], "figure-kl is drawn, not printed"),
         (["reproduce", "kl", "--only", "sometimes"], "no row or column is called"),
         (["results", "nowhere"], "there is no nowhere"),
         (["results", "README.md"], "README.md is not a file of runs"),

@@ -169,6 +169,30 @@ def test_a_diverged_run_says_so(tmp_path: Path) -> None:
     assert "kept in every layer" not in seen.output
 
 
+def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
+    folder = training.start(tiny(epochs=1), tmp_path)
+    program = (
+        "import sys, time; from pathlib import Path; from pscnn.training._lock import run_lock\n"
+        "with run_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, folder], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        done = CliRunner().invoke(app, ["train", "--resume", str(folder), "--accelerator", "cpu"])
+        other.kill()
+    assert done.exit_code == 1
+    assert "another process works on" in done.output
+    assert training.train(folder, accelerator="cpu", progress=False)["epochs"] == 1  # a lock ends with its process
+
+
+def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
+    runs, data = tmp_path / "runs", tmp_path / "data"
+    done = CliRunner().invoke(app, ["train", "smoke", "--runs", str(runs), "--data-dir", str(data)])
+    assert done.exit_code == 1
+    assert f"pscnn data prepare smoke --data-dir {data}" in "".join(done.output.splitlines())
+    assert not runs.exists()
+
+
 def test_a_name_is_that_of_one_folder(tmp_path: Path) -> None:
     for name in ("../x", "a/b"):
         with pytest.raises(RunError, match="that of one folder"):

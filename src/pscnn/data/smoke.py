@@ -246,19 +246,20 @@ def load(folder: str | Path | None = None) -> dict[str, Windows]:
         folder: Data folder; see ``pscnn.data.data_folder``.
     """
     place = data_folder(folder) / "smoke"
+    command = f"pscnn data prepare smoke --data-dir {place.parent}"
     frames = {}
     for task in sorted(TRAIN_TASKS + DOMAIN_TASKS):
         path = _file(place, task)
         if not path.exists():
-            raise DataError(f"{path} is missing: make the data set with: pscnn data prepare smoke")
+            raise DataError(f"{path} is missing: make the data set with: {command}")
         try:
             found = np.load(path, allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:
-            raise DataError(f"{path} cannot be read ({error}): delete it and run: pscnn data prepare smoke") from None
+            raise DataError(f"{path} cannot be read ({error}): delete it and run: {command}") from None
         if found.shape != (STEPS - 1, 2, SIZE, SIZE) or found.dtype != np.float32:
             raise DataError(
                 f"{path} must hold float32 of shape {(STEPS - 1, 2, SIZE, SIZE)}, got {found.dtype} {found.shape}: "
-                "delete it and run: pscnn data prepare smoke"
+                f"delete it and run: {command}"
             )
         frames[task] = torch.from_numpy(found).flip(2)  # y points up, but rows of images are counted downwards
     seen, unseen = (torch.stack([frames[task] for task in tasks]) for tasks in (TRAIN_TASKS, DOMAIN_TASKS))

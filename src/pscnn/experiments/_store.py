@@ -20,6 +20,7 @@ from pscnn._files import write_whole
 from pscnn._processes import in_processes
 from pscnn.experiments._ray import in_ray
 from pscnn.training._config import Config, ConfigError
+from pscnn.training._lock import run_lock
 
 State = Literal["finished", "running", "started", "failed", "new"]
 BUSY = "busy"
@@ -51,7 +52,7 @@ class Store:
         """Held by whoever works on a run."""
         folder = self.folder(config)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder.with_name(f".{folder.name}.lock"))
+        return run_lock(folder)
 
     def state(self, config: Config) -> State:
         """How far a run is."""

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn as tnn
 
 from pscnn.groups import Group, parse
-from pscnn.models._ddmnist import double_digits
+from pscnn.models._ddmnist import DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS, PAST, flows
 from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, penalty
 from pscnn.models._preliminary import FreeProjection
@@ -17,14 +17,16 @@ from pscnn.models._released import as_released
 from pscnn.models._rescale import Rescale
 from pscnn.models._twin import twin
 from pscnn.models._vectors import VECTOR_METHODS, vectors
-from pscnn.models._volumes import VOLUME_METHODS, volumes
+from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
 
 __all__ = [
+    "DIGIT_SIZES",
     "FLOW_METHODS",
     "METHODS",
     "PAST",
     "VECTOR_METHODS",
     "VOLUME_METHODS",
+    "VOLUME_SIZES",
     "FreeProjection",
     "ParallelPathway",
     "Rescale",

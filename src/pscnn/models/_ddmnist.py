@@ -11,7 +11,8 @@ from pscnn.models._kit import METHODS, PlainKit, SteerableKit
 
 # (padding of block 3, padding of block 4) by image size; with these every stride meets an odd map symmetrically.
 # 56 → 57, 55, 55, 27, 15, 7, 3, 3, 1 and 28 → 29, 27, 27, 13, 7, 3, 3, 3, 1.
-_PADDINGS = {56: (2, 0), 28: (1, 2)}
+_PADDINGS = {28: (1, 2), 56: (2, 0)}
+DIGIT_SIZES = tuple(_PADDINGS)
 
 
 def double_digits(
@@ -51,8 +52,8 @@ def double_digits(
         kit = PlainKit(2, channels)
     else:
         kit = SteerableKit(method, group, bandlimit, nonlinearity, channels, density or {})
-    if size not in _PADDINGS:
-        raise ValueError(f"double-digit networks exist for images of side {sorted(_PADDINGS)}, got {size}")
+    if size not in DIGIT_SIZES:
+        raise ValueError(f"double-digit networks exist for images of side lengths {DIGIT_SIZES}, got {size}")
     third, fourth = _PADDINGS[size]
 
     def copies(n: int) -> int:

@@ -214,7 +214,7 @@ class DoubleDigitConfig(Config):
     dimension: ClassVar[int] = 2
     ends: ClassVar[tuple[float, float]] = (ddmnist.MEAN - ddmnist.STD, ddmnist.MEAN + ddmnist.STD)
     methods: ClassVar[tuple[str, ...]] = METHODS
-    sizes: ClassVar[tuple[int, ...]] = (28, 56)
+    sizes: ClassVar[tuple[int, ...]] = models.DIGIT_SIZES
     positive: ClassVar[tuple[str, ...]] = (
         *Config.positive,
         "train_per_class",

@@ -24,6 +24,7 @@ import lightning
 import numpy as np
 import torch
 import yaml
+from filelock import Timeout
 from lightning.pytorch import callbacks, loggers
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
@@ -32,6 +33,7 @@ from pscnn._files import write_whole
 from pscnn._regularization import likelihoods
 from pscnn.training._config import Config, ConfigError
 from pscnn.training._data import Data
+from pscnn.training._lock import run_lock
 from pscnn.training._module import Classification, Learner, learner
 
 LAST, BEST = "last.ckpt", "best.ckpt"
@@ -175,6 +177,32 @@ def train(
     """
     folder = Path(folder)
     config = read_config(folder)
+    with _alone(folder):
+        return _train(config, folder, data_dir, accelerator, devices, progress, epochs, draw)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    try:
+        lock = run_lock(folder).acquire(timeout=0)
+    except Timeout:
+        raise RunError(f"another process works on {folder}: wait for it, or stop it") from None
+    except OSError as error:
+        raise RunError(f"cannot write into {folder.parent}: {error.strerror}") from None
+    with lock:
+        yield
+
+
+def _train(
+    config: Config,
+    folder: Path,
+    data_dir: str | Path | None,
+    accelerator: str,
+    devices: int | str,
+    progress: bool,
+    epochs: int | None,
+    draw: Callable[[nn.Module], Any] | None,
+) -> dict[str, Any]:
     data = Data(config, data_dir)
     data.setup()
     lightning.seed_everything(config.seed, verbose=False)
