@@ -1,0 +1,121 @@
+"""What networks cost, and how well they tell symmetries."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pscnn.cli._app import app, command, console, fail
+
+
+@app.command()
+@command
+def bench(
+    group: Annotated[list[str] | None, typer.Option(help="Groups, of the plane or of space; O(2) by default.")] = None,
+    precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32, bf16; fp32 by default.")] = None,
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compiled too, not only eager.")] = False,
+    batch: Annotated[int | None, typer.Option(min=2, help="Per step; 256 or 32 volumes, on a CPU 16 or 2.")] = None,
+    width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 1 for images, 6 for volumes.")] = None,
+    size: Annotated[int | None, typer.Option(help="Side length; 56 for images, 28 for volumes.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Timings of each network.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="JSON file for all timings; never replaced.")] = None,
+) -> None:
+    """Compare the speed of steerable networks with that of their plain twin, which has free layers of the same size."""
+    import torch
+
+    from pscnn import experiments, models
+    from pscnn.groups import parse
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        fail(f"cannot measure on {device!r}: use cpu{', or cuda' if torch.cuda.is_available() else ''}")
+    if out is not None and out.exists():
+        fail(f"{out} exists; choose another file with --out")
+    cases = []
+    for name in group or ["O(2)"]:
+        try:
+            plane = parse(name).dimension == 2
+        except ValueError as error:
+            fail(str(error))
+        sizes = models.DIGIT_SIZES if plane else models.VOLUME_SIZES
+        if size is not None and size not in sizes:
+            fail(f"networks over {name} exist for side lengths {', '.join(map(str, sizes))}, got {size}")
+        usual = (256 if plane else 32) if device == "cuda" else (16 if plane else 2)
+        for kind in precision or ["fp32"]:
+            if kind not in ("fp32", "tf32", "bf16"):
+                fail(f"unknown precision {kind!r}: use fp32, tf32 or bf16")
+            for fast in (False, True) if compiled else (False,):
+                own = (width or (1.0 if plane else 6.0), size or (56 if plane else 28))
+                cases.append(experiments.BenchCase(name, kind, fast, batch or usual, *own))
+    heads = ("network", "training step", "ratio", "inference", "ratio", "peak memory", "construction")
+    results = []
+    for case in cases:
+        with console.status(f"{case.group}, {case.precision}{', compiled' if case.compile else ''}"):
+            result = experiments.run_bench(case, device, rounds)
+        results.append(result)
+        title = f"{case.group}, batch {case.batch}, {case.precision}, {'compiled' if case.compile else 'eager'}"
+        table = Table(*heads, title=title, title_justify="left", box=None)
+        for name, found in result["networks"].items():
+            if "error" in found:
+                table.add_row(name, found["error"])
+                continue
+            cells = []
+            for kind in ("train_ms", "infer_ms"):
+                low, middle, high = min(found[kind]), statistics.median(found[kind]), max(found[kind])
+                cells += [f"{middle:.2f} ms [{low:.2f}-{high:.2f}]", f"{experiments.ratio(result, name, kind):.3f}"]
+            memory = f"{found['peak_mib']} MiB" if "peak_mib" in found else "–"
+            table.add_row(name, *cells, memory, f"{found['construction_s']:.2f} s")
+        console.print(table)
+    machine = experiments.machine(device)
+    console.print(f"median [range] of {rounds} timings on {machine['device']}", highlight=False, markup=False)
+    if out is not None:
+        from pscnn._files import write_whole
+
+        try:
+            write_whole(out, json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+        except OSError as error:
+            fail(f"cannot write {out}: {error.strerror}")
+
+
+@app.command("benchmark-symmetry")
+@command
+def benchmark_symmetry(
+    only: Annotated[list[str] | None, typer.Option(help="Names of tasks; all by default.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks per task.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
+    vary: Annotated[str | None, typer.Option(help="Compare: alignment, kl, bandlimit or densities.")] = None,
+) -> None:
+    """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
+    from pscnn import experiments
+
+    unknown = sorted(set(only or ()) - set(experiments.SYMMETRY_TASKS))
+    if unknown:
+        fail(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
+    if vary is not None and vary not in experiments.SYMMETRY_VARIATIONS:
+        fail(f"cannot vary {vary!r}: use one of {', '.join(experiments.SYMMETRY_VARIATIONS)}")
+    variants = experiments.SYMMETRY_VARIATIONS[vary] if vary else {"default": {}}
+    heads = ("task", *([vary] if vary else []), "kept by", "AUC", "variation", "error")
+    table = Table(*heads, box=None)
+    for name in only or experiments.SYMMETRY_TASKS:
+        for label, settings in variants.items():
+            with console.status(f"{name}: {seeds} networks"):
+                config = experiments.SymmetryConfig(seeds=seeds, epochs=epochs, **settings)
+                scores, found, _ = experiments.run_symmetry(name, config)
+            auc = [score.auc for score in scores if score.auc is not None]
+            table.add_row(
+                name,
+                *([label] if vary else []),
+                experiments.SYMMETRY_TASKS[name].words,
+                f"{statistics.mean(auc):.3f} [{min(auc):.3f}]" if auc else "–",
+                f"{statistics.mean(score.total_variation for score in scores):.3f}",
+                f"{statistics.median(found):.3f}",
+            )
+    console.print(table)
+    text = f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error"
+    console.print(text, highlight=False, markup=False)

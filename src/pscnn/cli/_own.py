@@ -1,0 +1,160 @@
+"""People's own data."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pscnn.cli._app import Accelerator, Run, app, command, console, errors, fail, make_folder, progress_bar
+from pscnn.cli._reproduce import run_missing
+from pscnn.data import DataError
+
+
+@app.command()
+@command
+def discover(
+    data: Annotated[Path, typer.Argument(help="Folder with one sub-folder per class, .npz, or .csv with paths.")],
+    group: Annotated[str | None, typer.Option(help="The group H; O(2) for images, O(3) for volumes.")] = None,
+    bandlimit: Annotated[int, typer.Option(min=0, help="L, the highest frequency of the densities.")] = 2,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Budget for training all networks.")] = 10.0,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks of each kind.")] = 3,
+    size: Annotated[
+        int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by default by the data.")
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(min=0.01, help="Of the networks; 0.25 for images, 1 for volumes.")
+    ] = None,
+    split_seed: Annotated[int, typer.Option(min=0, help="Of the split, where the data do not say it.")] = 0,
+    regression: Annotated[bool | None, typer.Option(help="Take the targets of a table as numbers, or not.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Networks that train at once; one per core.")] = None,
+    accelerator: Accelerator = "auto",
+) -> None:
+    """Learn which symmetries a task has: train three kinds of networks on your data, and compare them."""
+    import torch
+
+    from pscnn import experiments
+    from pscnn._extras import require
+    from pscnn.data import own
+    from pscnn.report._discover import layer_rows, read_discovery, score_rows, words, write_discovery
+
+    for module in ("matplotlib", "plotly"):  # said before minutes of training, not after
+        require(module, "plots", "The report")
+    folder = out or Path("discover") / data.stem
+    make_folder(folder, "--out")
+    try:
+        with progress_bar() as progress:
+            bar = progress.add_task("reading", total=None)
+            path = experiments.prepared_file(
+                data,
+                folder.absolute(),
+                size=size,
+                seed=split_seed,
+                regression=regression,
+                on_read=lambda done, of: progress.update(bar, completed=done, total=of),
+            )
+    except DataError:
+        with contextlib.suppress(OSError):  # it is not empty
+            folder.rmdir()
+        raise
+    about = own.read_about(path)
+    train_count, validation_count, test_count = about.counts
+    kind = "numbers" if about.regression else f"{len(about.names)} classes"
+    console.print(
+        f"{'×'.join([str(about.size)] * about.dimension)}, {about.channels} channels, {kind}: {train_count} training, "
+        f"{validation_count} validation, {test_count} test examples",
+        highlight=False,
+    )
+    for note in about.notes:
+        console.print(note, highlight=False)
+    on_gpu = accelerator != "cpu" and torch.cuda.is_available()
+    count = workers or os.cpu_count() or 1
+    chosen = group or ("O(2)" if about.dimension == 2 else "O(3)")
+    configs = experiments.discover_plan(
+        path, folder, group=chosen, bandlimit=bandlimit, minutes=minutes, seeds=seeds, width=width, workers=count,
+        device="cuda" if on_gpu else "cpu",
+    )  # fmt: skip
+    console.print(f"{len(configs)} networks, {configs[0].epochs} epochs each", highlight=False)
+    store = experiments.Store(folder)
+    how = {"workers": count, "accelerator": "gpu" if on_gpu else "cpu"}
+    failed: list[Any] = []
+    began = time.monotonic()
+    for seed in range(seeds):  # all kinds of one seed, then the next: whatever is finished can be compared
+        spent = (time.monotonic() - began) / 60
+        if seed and spent * (seed + 1) / seed > 1.1 * minutes:
+            console.print(
+                f"no time for more than {seed} of {seeds} seeds: {spent:.1f} minutes are spent", highlight=False
+            )
+            break
+        try:
+            failed += run_missing(store, [config for config in configs if config.seed == seed], how)
+        except KeyboardInterrupt:
+            console.print("stopped; the same command goes on from the last complete epochs")
+            raise
+    for config in failed:
+        why = store.failure(config) or "its process was killed"
+        errors.print(f"{store.folder(config).name}: {why}", style="red", markup=False)
+    found = read_discovery(configs, store)
+    for rows in (score_rows(found), layer_rows(found, everything=False)):
+        table = Table(*rows[0], box=None)
+        for row in rows[1:]:
+            table.add_row(*row)
+        console.print(table)
+    for text in words(found):
+        console.print(text, highlight=False, markup=False)
+    console.print(f"report: {write_discovery(found, folder / 'report.html')}", highlight=False, soft_wrap=True)
+    best = found.runs[found.choice.method][0]
+    console.print(f"use it: pscnn predict {best} FILES, pscnn export {best}", highlight=False, soft_wrap=True)
+    if failed:
+        fail(f"{len(failed)} networks failed; see above")
+
+
+@app.command()
+@command
+def predict(
+    run: Run,
+    files: Annotated[list[Path], typer.Argument(help="Images, or .npy volumes; a folder stands for those in it.")],
+    out: Annotated[Path | None, typer.Option(help="CSV file for the answers; never replaced.")] = None,
+) -> None:
+    """Ask a trained network about files."""
+    from pscnn import training
+
+    if out is not None and out.exists():
+        fail(f"{out} exists; choose another file with --out")
+    rows: list[dict[str, Any]] = []
+    refused = 0
+    for file, answer in training.answers(run, files):
+        if isinstance(answer, DataError):
+            refused += 1
+            errors.print(f"error: {answer}", style="red", markup=False, highlight=False, soft_wrap=True)
+            continue
+        rows.append({"file": str(file), **answer})
+        said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
+        console.print(f"{file}: {said}", highlight=False, markup=False, soft_wrap=True)
+    if out is not None and rows:
+        with out.open("w", newline="") as handle:
+            writer = csv.DictWriter(handle, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    if refused or not rows:
+        fail(f"{refused} files could not be read" if refused else "there are no files to read")
+
+
+@app.command()
+@command
+def export(
+    run: Run,
+    kind: Annotated[str, typer.Option("--format", help="torch or onnx.")] = "torch",
+    out: Annotated[Path | None, typer.Option(help="The file; model.pt2 or model.onnx in the run's folder.")] = None,
+) -> None:
+    """Write a trained network as a file that is used without pscnn; its outputs are checked."""
+    from pscnn import training
+
+    console.print(f"written: {training.export_run(run, out, kind)}", highlight=False, soft_wrap=True)
