@@ -81,7 +81,7 @@ def test_residual_pathways_sum_two_layers_and_their_penalties() -> None:
         ({"nonlinearity": "relu"}, "unknown nonlinearity 'relu'"),
         ({"group": "SO(3)"}, r"needs a group of the plane, got SO\(3\)"),
         ({"group": "banana"}, "unknown group 'banana'"),
-        ({"size": 32}, r"images of side \[28, 56\], got 32"),
+        ({"size": 32}, r"side lengths \(28, 56\), got 32"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], message: str) -> None:

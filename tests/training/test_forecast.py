@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from typer.testing import CliRunner
 
 from pscnn import models, nn, report, training
+from pscnn.cli import app
 from pscnn.data import smoke
 from pscnn.data._windows import Windows
 from pscnn.experiments import SHEETS
 from pscnn.groups import rotation
 from pscnn.report._html import html_report
+from pscnn.training import _data
 
 
 def flow(tasks: int, frames: int, size: int = 64) -> torch.Tensor:
@@ -145,7 +148,8 @@ def test_the_optimiser_is_the_literatures() -> None:
 
 
 @pytest.mark.usefixtures("few_windows")
-def test_a_run_from_start_to_report(tmp_path: Path) -> None:
+def test_a_run_from_start_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_data, "FLOW_EVAL_BATCH", 3)  # of 4 windows: the last batch is smaller
     folder = training.start(tiny(), tmp_path)
     assert folder.name == "p-scnn-C4-forecast-seed0"
     result = training.train(folder, progress=False)
@@ -155,8 +159,9 @@ def test_a_run_from_start_to_report(tmp_path: Path) -> None:
         if name in ("future", "domain"):
             past, following = windows.frames(torch.arange(len(windows)), 3)
             with torch.no_grad():
-                mse = (module.forecast(past, 3) - following).square().mean().item()
-            assert result[f"{name}_rmse"] == pytest.approx(math.sqrt(mse), rel=1e-5)
+                mse = (module.forecast(past, 3) - following).square().mean((0, 2, 3, 4))
+            assert result[f"{name}_rmse"] == pytest.approx(mse.mean().sqrt().item(), rel=1e-5)
+            assert result[f"{name}_rmse_by_step"] == pytest.approx(mse.sqrt().tolist(), abs=6e-5)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert result["validation_mse"] == min(row["validation/mse"] for row in rows)
     assert result["best_epoch"] == min(rows, key=lambda row: row["validation/mse"])["epoch"]
@@ -164,7 +169,11 @@ def test_a_run_from_start_to_report(tmp_path: Path) -> None:
     page = html_report([folder]).read_text()
     assert "RMSE, later" in page
     assert "test accuracy" not in page
+    assert "Errors step by step" in page
     assert page.count("data:image/gif;base64") == 1
+    shown = CliRunner().invoke(app, ["evaluate", str(folder), "--accelerator", "cpu"]).output
+    assert "domain rmse" in shown
+    assert "by step" not in shown
 
 
 @pytest.mark.usefixtures("few_windows")

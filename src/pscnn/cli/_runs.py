@@ -178,6 +178,8 @@ def _print_results(results: dict[Path, dict[str, Any]]) -> None:
 def _print_result(folder: Path, result: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     for name, value in result.items():
+        if isinstance(value, list):  # for the report
+            continue
         table.add_row(name.replace("_", " "), f"{value:.4f}" if isinstance(value, float) else str(value))
     console.print(table)
     console.print(f"saved in {folder}", highlight=False)

@@ -50,7 +50,7 @@ def html_report(
     require("matplotlib", "plots", "The HTML report")
     runs = [read_run(Path(folder), data_dir) for folder in folders]
     path = _free(Path(out) if out is not None else Path(folders[0]) / "report.html")
-    sections = [intro, _results(runs), *(_section(run) for run in runs)]
+    sections = [intro, _results(runs), _errors_by_step(runs), *(_section(run) for run in runs)]
     page = _PAGE.format(plotly=_plotly_script(), body="\n".join(sections))
     try:
         write_whole(path, page)
@@ -117,6 +117,26 @@ def _results(runs: list[dict[str, Any]]) -> str:
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "".join(f"<th>{text}</th>" for text in heads)
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def _errors_by_step(runs: list[dict[str, Any]]) -> str:
+    """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
+    from plotly.graph_objects import Figure
+
+    figures = []
+    for key in ("future_rmse", "domain_rmse"):
+        figure = Figure()
+        for run in runs:
+            values = run["result"].get(f"{key}_by_step", [])
+            if values:
+                figure.add_scatter(x=list(range(1, len(values) + 1)), y=values, name=run["name"], mode="lines")
+        if figure.data:
+            figure.update_xaxes(title_text="step")
+            figure.update_yaxes(rangemode="tozero")
+            below = {"orientation": "h", "y": -0.35}
+            figure.update_layout(title=SCORES[key], showlegend=True, legend=below, height=330)
+            figures.append(figure)
+    return "<h2>Errors step by step</h2>" + _figures("curves", figures) if figures else ""
 
 
 def _section(run: dict[str, Any]) -> str:
