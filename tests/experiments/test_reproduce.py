@@ -223,9 +223,10 @@ def _seed(config: DoubleDigitConfig) -> int:
 def test_the_command(tmp_path: Path) -> None:
     arguments = ["reproduce", "kl", *OPTIONS, "--seeds", "1", "--workers", "1", "--runs", str(tmp_path)]
     arguments += ["--accelerator", "cpu", "--only", "without"]
+    (tmp_path / "ddmnist").mkdir()
     planned = CliRunner().invoke(app, [*arguments, "--dry-run"])
     assert "1 runs: 1 new" in planned.output
-    assert not list(tmp_path.iterdir())
+    assert not list((tmp_path / "ddmnist").iterdir())
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert "0.797 ± 0.015" in done.output  # the paper's

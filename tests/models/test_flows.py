@@ -137,11 +137,20 @@ def test_relaxed_group_convolutions_are_equivariant_while_turns_agree() -> None:
     assert scalar_error() > 1e-3
 
 
+def test_features_of_the_whole_image_break_the_symmetry_and_nothing_else_does() -> None:
+    model = network("lift").eval()
+    assert error(model) > 1e-3
+    torch.nn.init.zeros_(model[0].encoder[-1].weight)
+    torch.nn.init.zeros_(model[0].encoder[-1].bias)
+    assert error(model) < 1e-12
+
+
 def test_locally_connected_layers_are_equivariant_while_turned_kernels_agree() -> None:
     model = network("clcnn")
     x = torch.randn(2, 20, 9, 9, dtype=torch.float64)
     assert models.penalty(model) > 0
     with torch.no_grad():
+        assert (model(x.rot90(1, (2, 3))) - model(x).rot90(1, (2, 3))).abs().max() > 1e-3
         for module in model[::2]:
             w = module.weight
             w.copy_(sum(w.rot90(g, (2, 3)).rot90(g, (4, 5)) for g in range(4)) / 4)

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -169,7 +170,9 @@ def test_a_run_from_start_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     page = html_report([folder]).read_text()
     assert "RMSE, later" in page
     assert "test accuracy" not in page
-    assert "Errors step by step" in page
+    for name in ("future", "domain"):
+        values = json.dumps(result[f"{name}_rmse_by_step"], separators=(",", ":"))
+        assert f'"y":{values}' in page
     assert page.count("data:image/gif;base64") == 1
     shown = CliRunner().invoke(app, ["evaluate", str(folder), "--accelerator", "cpu"]).output
     assert "domain rmse" in shown
@@ -194,8 +197,10 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
         ({"train_steps": 0}, "train_steps must be positive"),
         ({"method": "scnn"}, "method must be one of"),
         ({"nonlinearity": "fourier"}, "nonlinearity must be 'gated' for flows"),
-        ({"method": "lift", "width": 6}, "width must be a multiple of 4 for lift, got 6"),
+        ({"method": "lift", "layers": 5, "width": 6}, "width must be a multiple of 4 for lift, got 6"),
         ({"group": "SO(3)"}, "needs a group of the plane"),
+        ({"method": "e2cnn", "group": "SO(2)"}, "group is C\\(4\\) for e2cnn"),
+        ({"method": "combo", "layers": 3}, "layers: combo has its own number"),
     ],
 )
 def test_bad_settings(options: dict[str, Any], message: str) -> None:
@@ -225,6 +230,12 @@ def test_pictures_of_a_forecast() -> None:
     true = flow(1, 6, 16)[0]
     figure = report.forecast_figure(true + 0.1, true, columns=3)
     assert [axis.get_title() for axis in figure.axes[:3]] == ["step 1", "step 3", "step 6"]
+    for axis, field in zip(figure.axes[1:9:3], (true[2], true[2] + 0.1, None), strict=True):
+        expected = 0.1 * math.sqrt(2) * torch.ones(16, 16) if field is None else field.norm(dim=0)
+        np.testing.assert_allclose(axis.images[0].get_array(), expected, rtol=1e-5)
+        if field is not None:
+            (arrows,) = axis.collections  # one per pixel of so small a flow; y points up
+            np.testing.assert_allclose((arrows.U, arrows.V), field.flatten(1), rtol=1e-5)
     content = report.forecast_animation(true + 0.1, true)
     assert Image.open(io.BytesIO(content)).n_frames == 6  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="two flows of shape"):

@@ -155,7 +155,7 @@ def test_a_number_is_better_than_none(tmp_path: Path) -> None:
         trainer.callback_metrics = {"validation/mse": torch.tensor(score)}
         keep.on_train_epoch_start(trainer, MagicMock())
         keep.on_train_epoch_end(trainer, MagicMock())
-    assert (keep.best, keep.best_epoch) == (pytest.approx(0.1), 3)
+    assert keep.best == pytest.approx(0.1)
 
 
 def test_a_diverged_run_says_so(tmp_path: Path) -> None:
@@ -191,6 +191,46 @@ def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert f"pscnn data prepare smoke --data-dir {data}" in "".join(done.output.splitlines())
     assert not runs.exists()
+
+
+def test_seeds_that_diverged_say_so(tmp_path: Path) -> None:
+    options = [word for k, v in {**TINY, "epochs": 1}.items() for word in (f"--{k.replace('_', '-')}", str(v))]
+    more = ["--lr", "1e30", "--seeds", "2", "--accelerator", "cpu", "--runs", str(tmp_path)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = CliRunner().invoke(app, ["train", "ddmnist", *options, *more])
+    assert done.exit_code == 0, done.output
+    folders = list((tmp_path / "ddmnist").glob("p-scnn*"))
+    assert len(folders) == 2
+    for folder, score in zip(folders, (math.nan, 0.5), strict=True):
+        found = json.loads((folder / "result.json").read_text())
+        (folder / "result.json").write_text(json.dumps({**found, "test_accuracy": score}))
+    assert "training diverged. Use a smaller --lr" in done.output
+    compared = CliRunner().invoke(app, ["results", str(tmp_path), "--compare", "method"])
+    assert "nan ± nan" in compared.output
+
+
+def test_a_run_that_is_not_trained_to_its_end_is_not_finished_by_a_test(tmp_path: Path) -> None:
+    folder = training.start(tiny(epochs=2), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False, epochs=1)
+    done = CliRunner().invoke(app, ["evaluate", str(folder), "--accelerator", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert "not saved: 1 of 2 epochs are trained" in done.output
+    assert not (folder / "result.json").exists()
+
+
+def test_a_test_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*args: Any, **kwargs: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise SystemExit(1)  # as Lightning does
+
+    monkeypatch.setattr(run_module.lightning.Trainer, "test", stop)
+    folder = training.start(tiny(epochs=1), tmp_path)
+    words = ["train", "--resume", str(folder), "--accelerator", "cpu", "--data-dir", str(tmp_path)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 130
+    assert f"Continue: pscnn train --resume {folder} --data-dir {tmp_path} --accelerator cpu" in done.output
+    assert signal.getsignal(signal.SIGINT) != signal.SIG_IGN
 
 
 def test_a_name_is_that_of_one_folder(tmp_path: Path) -> None:

@@ -175,6 +175,8 @@ def run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any
 
     with Live(get_renderable=overview, console=errors, refresh_per_second=1):
         experiments.run_missing(configs, store.root, **how, on_done=done)
+    if not errors.is_terminal:
+        errors.print()  # the bar has not ended its line
     return failed
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import statistics
+import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,7 +64,7 @@ def train(
         chosen.load(data_dir)  # missing data are noticed before there is a folder
         folders = training.start_seeds(chosen, seeds, runs, name)
         for folder in folders:
-            console.print(f"run: {folder}", highlight=False)
+            _say(f"run: {folder}")
     if together:
         _print_results(_train_together(folders, data_dir, accelerator))
         return
@@ -80,9 +81,19 @@ def train(
             )
         except KeyboardInterrupt:
             saved = "its last complete epoch is saved" if training.last_epoch(folder) else "no epoch was complete"
-            console.print(f"stopped; {saved}. Continue: pscnn train --resume {folder}")
+            _say(f"stopped; {saved}. Continue: {_resume(folder, data_dir, accelerator)}")
             raise
     _print_results(results)
+
+
+def _resume(folder: Path, data_dir: Path | None, accelerator: str) -> str:
+    """The command that continues a run."""
+    words = ["pscnn", "train", "--resume", str(folder)]
+    if data_dir is not None:
+        words += ["--data-dir", str(data_dir)]
+    if accelerator != "auto":
+        words += ["--accelerator", accelerator]
+    return shlex.join(words)
 
 
 def _train_together(folders: list[Path], data_dir: Path | None, accelerator: str) -> dict[Path, Any]:
@@ -113,10 +124,10 @@ def _train_together(folders: list[Path], data_dir: Path | None, accelerator: str
                 on_done=lambda folder, _: done.append(folder),
             )
     except KeyboardInterrupt:
-        console.print("stopped; the last complete epoch of every run is saved. Continue:")
+        _say("stopped; the last complete epoch of every run is saved. Continue:")
         for folder in folders:
             if folder not in done:
-                console.print(f"  pscnn train --resume {folder}", highlight=False)
+                _say(f"  {_resume(folder, data_dir, accelerator)}")
         raise
 
 
@@ -163,6 +174,8 @@ def _print_results(results: dict[Path, dict[str, Any]]) -> None:
     if len(results) == 1:
         _print_result(*results.popitem())
         return
+    from pscnn.experiments._tables import spread
+
     first = next(iter(results.values()))
     names = [name for name in first if name == "test_accuracy" or name.endswith("_rmse")]
     table = Table("run", *(name.replace("_", " ") for name in names), "seconds", box=None)
@@ -170,18 +183,33 @@ def _print_results(results: dict[Path, dict[str, Any]]) -> None:
         table.add_row(str(folder), *(f"{result[name]:.4f}" for name in names), f"{result['seconds']:.0f}")
     console.print(table)
     for name in names:
-        scores = [result[name] for result in results.values()]
-        text = f"{name.replace('_', ' ')} {statistics.mean(scores):.4f}"
-        console.print(f"{text}, standard deviation {statistics.stdev(scores):.4f}", highlight=False)
+        mean, deviation = spread([result[name] for result in results.values()])
+        _say(f"{name.replace('_', ' ')} {mean:.4f}, standard deviation {deviation:.4f}")
+    _say_if_diverged(results.values())
 
 
 def _print_result(folder: Path, result: dict[str, Any]) -> None:
+    from pscnn import training
+
     table = Table(show_header=False, box=None)
     for name, value in result.items():
         if isinstance(value, list):  # for the report
             continue
-        table.add_row(name.replace("_", " "), f"{value:.4f}" if isinstance(value, float) else str(value))
+        shown = value + 1 if name == "best_epoch" else value  # people count from one
+        table.add_row(name.replace("_", " "), f"{shown:.4f}" if isinstance(shown, float) else str(shown))
     console.print(table)
-    console.print(f"saved in {folder}", highlight=False)
-    if any(isinstance(value, float) and not math.isfinite(value) for value in result.values()):
+    epochs = training.read_config(folder).epochs
+    if result["epochs"] < epochs:
+        _say(f"not saved: {result['epochs']} of {epochs} epochs are trained")
+    else:
+        _say(f"saved in {folder}")
+    _say_if_diverged([result])
+
+
+def _say_if_diverged(results: Iterable[dict[str, Any]]) -> None:
+    if not all(math.isfinite(value) for result in results for value in result.values() if isinstance(value, float)):
         errors.print("some results are not numbers: training diverged. Use a smaller --lr", style="red")
+
+
+def _say(text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

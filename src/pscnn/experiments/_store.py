@@ -59,8 +59,8 @@ class Store:
         folder = self.folder(config)
         if (folder / "result.json").exists():
             return "finished"
-        if folder.parent.exists():
-            lock = self.lock(config)
+        lock = run_lock(folder)
+        if Path(lock.lock_file).exists():
             try:
                 with lock.acquire(timeout=0):
                     pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from collections.abc import Callable, Sequence
@@ -138,7 +139,9 @@ class Cell:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation."""
+    """Mean and standard deviation; both are not a number if a value is not, as after training that diverged."""
+    if not all(map(math.isfinite, values)):
+        return math.nan, math.nan
     return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 

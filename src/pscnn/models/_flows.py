@@ -194,10 +194,12 @@ class RelaxedSteerable(tnn.Module):
 
     K(x) = Σ_b B_b(x) w_b(x) and a bias for every channel: equivariant where w does not depend on x
     and the bias is zero.
-    The penalty is the mean absolute difference between the weights of consecutive pixels.
+    The penalty is the mean absolute difference between the weights of consecutive pixels, times the literature's weight
+    on smoke. (On jets it has ten times as much. The training loss squares it, so that neither can be felt.)
     """
 
     basis: Tensor
+    penalty_weight = 1e-5
 
     def __init__(self, source: FieldType, target: FieldType, kernel: int) -> None:
         super().__init__()
@@ -230,7 +232,7 @@ class RelaxedSteerable(tnn.Module):
 
     def penalty(self) -> Tensor:
         """How much the weights of consecutive pixels differ."""
-        return self.weight.diff(dim=3).abs().mean()
+        return self.penalty_weight * self.weight.diff(dim=3).abs().mean()
 
 
 class RelaxedGroupConvolution(tnn.Module):

@@ -108,7 +108,7 @@ def _results(runs: list[dict[str, Any]]) -> str:
             f'<a href="#{html.escape(run["name"])}">{html.escape(run["name"])}</a>',
             f"{config.experiment}, {config.task}",
             config.method,
-            "–" if config.method == "cnn" else config.group,
+            "–" if config.method in ("cnn", "mlp", "clcnn") else config.group,
             *(f"{result[key]:.4f}" if key in result else "–" for key in scores),
             result["best_epoch"] + 1,
             f"{result['parameters']:,}",

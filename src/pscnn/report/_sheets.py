@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pscnn.experiments import Cell, Sheet
+from pscnn.experiments._tables import spread
 from pscnn.groups import parse
 from pscnn.training import Config, ConfigError
 
@@ -102,8 +102,9 @@ def run_rows(
         row = [value, str(len(chosen))]
         for key in scores:
             numbers = [result[key] for result in chosen if key in result]
-            spread = f" ± {statistics.stdev(numbers):.4f}" if len(numbers) > 1 else ""
-            row.append(f"{statistics.mean(numbers):.4f}{spread}" if numbers else "")
+            mean, deviation = spread(numbers) if numbers else (0.0, 0.0)
+            behind = f" ± {deviation:.4f}" if len(numbers) > 1 else ""
+            row.append(f"{mean:.4f}{behind}" if numbers else "")
         out.append(row)
     return out
 

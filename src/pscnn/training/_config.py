@@ -404,6 +404,10 @@ class FlowConfig(Config):
             raise ConfigError(f"layers must be 2 or more, got {self.layers}")
         if self.nonlinearity != "gated":
             raise ConfigError(f"nonlinearity must be 'gated' for flows, got {self.nonlinearity!r}")
+        if self.method != "p-scnn" and parse(self.group).name != "C(4)":
+            raise ConfigError(f"group is C(4) for {self.method}, got {self.group}: of flows, p-scnn alone takes others")
+        if self.method in ("combo", "lift") and self.layers != FlowConfig.layers:
+            raise ConfigError(f"layers: {self.method} has its own number of them")
         if self.method == "lift" and self.width % 4:
             raise ConfigError(f"width must be a multiple of 4 for lift, got {self.width:g}")
 
@@ -447,8 +451,8 @@ class FlowConfig(Config):
         return self.test_steps if split in self.tests else self.train_steps
 
     def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        past, following = split.frames(rows, self._steps(name))
-        return past, following
+        found: tuple[Tensor, Tensor] = split.frames(rows, self._steps(name))
+        return found
 
 
 @dataclass(frozen=True)

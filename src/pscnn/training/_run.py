@@ -67,15 +67,14 @@ class _Recorder(callbacks.Callback):
     def __init__(self, folder: Path, config: Config, draw: Callable[[nn.Module], Any] | None) -> None:
         self.folder, self.config, self.draw = folder, config, draw
         self.best: float | None = None
-        self.best_epoch = -1
         self.started = time.monotonic()
         self.history: list[dict[str, Any]] = []
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "best_epoch": self.best_epoch, "history": self.history}
+        return {"best": self.best, "history": self.history}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.best_epoch, self.history = state["best"], state["best_epoch"], state["history"]
+        self.best, self.history = state["best"], state["history"]
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         self.started = time.monotonic()
@@ -88,7 +87,7 @@ class _Recorder(callbacks.Callback):
         judged_by, more = self.config.judged_by
         score = metrics[f"validation/{judged_by}"]
         if self.best is None or math.isnan(self.best) or (score > self.best if more else score < self.best):
-            self.best, self.best_epoch = score, trainer.current_epoch
+            self.best = score
             trainer.save_checkpoint(self.folder / BEST, weights_only=True)
         trainer.save_checkpoint(self.folder / LAST)  # with the history: whatever comes after it can be made again
         self.write(trainer)
@@ -221,18 +220,24 @@ def _train(
         raise RunError(_TAKEN.format(folder))
     elif (folder / "metrics.jsonl").exists():
         raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        with _quiet():
-            trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
-            if recorder.history:  # it is elsewhere if processes trained
-                recorder.write(trainer)  # a run killed after its last checkpoint has not done so
-    except SystemExit:  # what Lightning makes of Ctrl-C, after it has told the system to ignore further ones
-        signal.signal(signal.SIGINT, handler)
-        raise KeyboardInterrupt from None
+    with _interruptible(), _quiet():
+        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
+        if recorder.history:  # it is elsewhere if processes trained
+            recorder.write(trainer)  # a run killed after its last checkpoint has not done so
     if epochs is not None and epochs < config.epochs:
         return {}
     return evaluate(folder, data_dir, accelerator=accelerator)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C be an exception."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit:  # what Lightning makes of it, after it has told the system to ignore further ones
+        signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None
 
 
 def history(folder: str | Path) -> list[dict[str, Any]]:
@@ -261,15 +266,17 @@ def evaluate(
     *,
     accelerator: str = "auto",
 ) -> dict[str, Any]:
-    """Test the selected epoch of a run; write ``result.json``, ``densities.npz`` and, of classes, ``confusion.npy``."""
+    """Test the selected epoch of a run; write ``result.json``, ``densities.npz`` and, of classes, ``confusion.npy``.
+
+    Of a run that is not trained to its end nothing is written: it is not finished.
+    """
     folder = Path(folder)
     module = load(folder)
     config = module.config
     data = Data(config, data_dir)
     data.setup()
-    with _quiet():
+    with _interruptible(), _quiet():
         trainer = _trainer(config, folder, None, accelerator, 1, False, None)
-    with _quiet():
         found = trainer.test(module, datamodule=data, verbose=False)
     metrics = {name: value for part in found for name, value in part.items()}
     epochs = history(folder)
@@ -287,6 +294,8 @@ def evaluate(
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
         "device": _device_name(trainer),
     }
+    if len(epochs) < config.epochs:
+        return result
     if isinstance(module, Classification):
         np.save(folder / "confusion.npy", module.confusion.compute().cpu().numpy())
     densities = {name: lam.coefficients.detach().cpu().numpy() for name, lam in likelihoods(module.model).items()}
