@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
 from pscnn.nn import Conv2d, Conv3d, FieldType, SteerableMap
 
@@ -124,12 +125,10 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         return lambda _, inputs: received.update({name: inputs[0]})
 
     hooks = [layer.register_forward_pre_hook(remember(name)) for name, layer in layers.items()]
-    modes = [(module, module.training) for module in model.modules()]
     try:
-        model.eval()(x)
+        with kept_modes(model):
+            model.eval()(x)
     finally:
-        for module, training in modes:
-            module.training = training
         for hook in hooks:
             hook.remove()
     return {

@@ -47,6 +47,11 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def say(text: str, end: str = "\n") -> None:
+    """Print text as it is: a path in it is not coloured, broken into lines or taken for markup."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True, end=end)
+
+
 def fail(message: str) -> NoReturn:
     """Say what is wrong and exit with 1."""
     errors.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
@@ -95,8 +100,16 @@ def progress_bar() -> Any:
     return Progress(*columns, console=errors)
 
 
+def last_cells(folder: Path, judged_by: str) -> tuple[str, str]:
+    """How many epochs of a run are complete, and its score on the validation set after the last."""
+    from pscnn import training
+
+    row = training.last_epoch(folder)
+    return ("0", "–") if row is None else (str(row["epoch"] + 1), f"{row[f'validation/{judged_by}']:.4f}")
+
+
 @app.callback(invoke_without_command=True)
 def _main(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
     if version:
-        console.print(f"pscnn {__version__}", highlight=False)
+        say(f"pscnn {__version__}")
         raise typer.Exit

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import app, command, console, fail
+from pscnn.cli._app import app, command, console, fail, say
 
 
 @app.command()
@@ -73,7 +73,7 @@ def bench(
             table.add_row(name, *cells, memory, f"{found['construction_s']:.2f} s")
         console.print(table)
     machine = experiments.machine(device)
-    console.print(f"median [range] of {rounds} timings on {machine['device']}", highlight=False, markup=False)
+    say(f"median [range] of {rounds} timings on {machine['device']}")
     if out is not None:
         from pscnn._files import write_whole
 
@@ -118,4 +118,4 @@ def benchmark_symmetry(
             )
     console.print(table)
     text = f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error"
-    console.print(text, highlight=False, markup=False)
+    say(text)

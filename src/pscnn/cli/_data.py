@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pscnn.cli._app import DataDir, app, command, console, fail
+from pscnn.cli._app import DataDir, app, command, console, fail, say
 
 data_app = typer.Typer(help="Data sets that are made, not downloaded.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -39,4 +39,4 @@ def prepare_data(
         folder = smoke.prepare(
             data_dir, device=device, on_step=lambda done, total: progress.update(bar, completed=done, total=total)
         )
-    console.print(f"smoke: {len(smoke.TASKS)} simulations in {folder}", highlight=False, soft_wrap=True)
+    say(f"smoke: {len(smoke.TASKS)} simulations in {folder}")

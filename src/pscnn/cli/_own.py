@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, Run, app, command, console, errors, fail, make_folder, progress_bar
+from pscnn.cli._app import Accelerator, Run, app, command, console, errors, fail, make_folder, progress_bar, say
 from pscnn.cli._reproduce import run_missing
 from pscnn.data import DataError
 
@@ -67,13 +67,12 @@ def discover(
     about = own.read_about(path)
     train_count, validation_count, test_count = about.counts
     kind = "numbers" if about.regression else f"{len(about.names)} classes"
-    console.print(
+    say(
         f"{'×'.join([str(about.size)] * about.dimension)}, {about.channels} channels, {kind}: {train_count} training, "
         f"{validation_count} validation, {test_count} test examples",
-        highlight=False,
     )
     for note in about.notes:
-        console.print(note, highlight=False)
+        say(note)
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
     count = workers or os.cpu_count() or 1
     chosen = group or ("O(2)" if about.dimension == 2 else "O(3)")
@@ -81,7 +80,7 @@ def discover(
         path, folder, group=chosen, bandlimit=bandlimit, minutes=minutes, seeds=seeds, width=width, workers=count,
         device="cuda" if on_gpu else "cpu",
     )  # fmt: skip
-    console.print(f"{len(configs)} networks, {configs[0].epochs} epochs each", highlight=False)
+    say(f"{len(configs)} networks, {configs[0].epochs} epochs each")
     store = experiments.Store(folder)
     how = {"workers": count, "accelerator": "gpu" if on_gpu else "cpu"}
     failed: list[Any] = []
@@ -89,14 +88,12 @@ def discover(
     for seed in range(seeds):  # all kinds of one seed, then the next: whatever is finished can be compared
         spent = (time.monotonic() - began) / 60
         if seed and spent * (seed + 1) / seed > 1.1 * minutes:
-            console.print(
-                f"no time for more than {seed} of {seeds} seeds: {spent:.1f} minutes are spent", highlight=False
-            )
+            say(f"no time for more than {seed} of {seeds} seeds: {spent:.1f} minutes are spent")
             break
         try:
             failed += run_missing(store, [config for config in configs if config.seed == seed], how)
         except KeyboardInterrupt:
-            console.print("stopped; the same command goes on from the last complete epochs")
+            say("stopped; the same command goes on from the last complete epochs")
             raise
     for config in failed:
         why = store.failure(config) or "its process was killed"
@@ -108,10 +105,10 @@ def discover(
             table.add_row(*row)
         console.print(table)
     for text in words(found):
-        console.print(text, highlight=False, markup=False)
-    console.print(f"report: {write_discovery(found, folder / 'report.html')}", highlight=False, soft_wrap=True)
+        say(text)
+    say(f"report: {write_discovery(found, folder / 'report.html')}")
     best = found.runs[found.choice.method][0]
-    console.print(f"use it: pscnn predict {best} FILES, pscnn export {best}", highlight=False, soft_wrap=True)
+    say(f"use it: pscnn predict {best} FILES, pscnn export {best}")
     if failed:
         fail(f"{len(failed)} networks failed; see above")
 
@@ -137,7 +134,7 @@ def predict(
             continue
         rows.append({"file": str(file), **answer})
         said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
-        console.print(f"{file}: {said}", highlight=False, markup=False, soft_wrap=True)
+        say(f"{file}: {said}")
     if out is not None and rows:
         with out.open("w", newline="") as handle:
             writer = csv.DictWriter(handle, list(rows[0]))
@@ -157,4 +154,4 @@ def export(
     """Write a trained network as a file that is used without pscnn; its outputs are checked."""
     from pscnn import training
 
-    console.print(f"written: {training.export_run(run, out, kind)}", highlight=False, soft_wrap=True)
+    say(f"written: {training.export_run(run, out, kind)}")

@@ -18,8 +18,10 @@ from pscnn.cli._app import (
     console,
     errors,
     fail,
+    last_cells,
     make_folder,
     progress_bar,
+    say,
     with_settings,
 )
 
@@ -96,7 +98,7 @@ def reproduce(
         _print_table(sheet, sheet.fill(seeds, store.result), form)
     elif len(failed) < len(configs):
         for picture in draw_sheet(sheet, store, what, seeds, data_dir):
-            console.print(f"drawn: {picture}", highlight=False, soft_wrap=True, markup=False)
+            say(f"drawn: {picture}")
     versions = {store.code(config) for config in configs if store.result(config) is not None}
     if len(versions) > 1:
         errors.print(f"these runs were made with different code: {', '.join(sorted(map(str, versions)))}")
@@ -114,10 +116,10 @@ def _print_table(sheet: Any, filled: Any, form: str) -> None:
 
     text = write_rows(sheet_rows(sheet, filled), form)
     if form == "text":
-        console.print(f"{sheet.title}: mean ± standard deviation (runs) | the paper's", highlight=False)
-    console.print(text, highlight=False, soft_wrap=True, markup=False, end="")
+        say(f"{sheet.title}: mean ± standard deviation (runs) | the paper's")
+    say(text, end="")
     if form == "text" and "*" in text:
-        console.print("* more than two of the paper's standard deviations away", highlight=False)
+        say("* more than two of the paper's standard deviations away")
 
 
 def _show_plan(store: Any, known: Any, configs: list[Any], workers: int | None) -> None:
@@ -136,13 +138,13 @@ def _show_plan(store: Any, known: Any, configs: list[Any], workers: int | None) 
         table.add_row(store.folder(config).name, state, str(config.epochs), estimated)
     console.print(table)
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
-    console.print(f"{len(configs)} runs: {counts}", highlight=False)
+    say(f"{len(configs)} runs: {counts}")
     if unknown:
-        console.print(f"no finished run tells how long {unknown} of them take", highlight=False)
+        say(f"no finished run tells how long {unknown} of them take")
     if left:
         workers = workers or os.cpu_count() or 1
         hours = left / 3600 / workers
-        console.print(f"about {hours:.1f} hours for the others with {workers} at a time", highlight=False)
+        say(f"about {hours:.1f} hours for the others with {workers} at a time")
 
 
 def run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any]:
@@ -150,7 +152,7 @@ def run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any
     from rich.console import Group
     from rich.live import Live
 
-    from pscnn import experiments, training
+    from pscnn import experiments
 
     make_folder(store.root)
     failed: list[Any] = []
@@ -162,9 +164,9 @@ def run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any
         for config in configs:
             folder = store.folder(config)
             if (folder / "config.yaml").exists() and not (folder / "result.json").exists():
-                row, judged_by = training.last_epoch(folder), config.judged_by[0]
-                cells = ("0", "–") if row is None else (str(row["epoch"] + 1), f"{row[f'validation/{judged_by}']:.4f}")
-                table.add_row(folder.name, f"{cells[0]} of {config.epochs}", f"{judged_by} {cells[1]}")
+                judged_by = config.judged_by[0]
+                epoch, score = last_cells(folder, judged_by)
+                table.add_row(folder.name, f"{epoch} of {config.epochs}", f"{judged_by} {score}")
         return Group(table, progress) if table.rows else progress
 
     def done(config: Any, result: Any) -> None:
@@ -196,12 +198,12 @@ def _reproduce_vectors(what: str, folder: Path, seeds: int, epochs: int, workers
 
         results = experiments.run_all(found, folder, workers=workers, on_done=done)
     for table in tables.values():
-        console.print(text_table(table, results), highlight=False, soft_wrap=True)
-    console.print(f"mean (standard deviation) of {seeds}", highlight=False)
+        say(text_table(table, results))
+    say(f"mean (standard deviation) of {seeds}")
     if what == "vectors":
-        console.print("* more than two of the paper's standard deviations away", highlight=False)
+        say("* more than two of the paper's standard deviations away")
     files = vectors_report(tables, results, folder, folder / f"report-{what}")
-    console.print(f"tables and pictures: {files[0].parent}", highlight=False)
+    say(f"tables and pictures: {files[0].parent}")
 
 
 @app.command()
@@ -238,7 +240,7 @@ def results(
             experiments.save_runs([own for own, _, _ in found], save)
     if runs.is_file():
         found = [(own.relative_to(folder), config, result) for own, config, result in found]
-    console.print(write_rows(run_rows(found, compare), form), highlight=False, soft_wrap=True, markup=False, end="")
+    say(write_rows(run_rows(found, compare), form), end="")
 
 
 @app.command("table")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, errors, with_settings
+from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, errors, last_cells, say, with_settings
 
 
 @app.command()
@@ -64,7 +64,7 @@ def train(
         chosen.load(data_dir)  # missing data are noticed before there is a folder
         folders = training.start_seeds(chosen, seeds, runs, name)
         for folder in folders:
-            _say(f"run: {folder}")
+            say(f"run: {folder}")
     if together:
         _print_results(_train_together(folders, data_dir, accelerator))
         return
@@ -81,7 +81,7 @@ def train(
             )
         except KeyboardInterrupt:
             saved = "its last complete epoch is saved" if training.last_epoch(folder) else "no epoch was complete"
-            _say(f"stopped; {saved}. Continue: {_resume(folder, data_dir, accelerator)}")
+            say(f"stopped; {saved}. Continue: {_resume(folder, data_dir, accelerator)}")
             raise
     _print_results(results)
 
@@ -107,9 +107,7 @@ def _train_together(folders: list[Path], data_dir: Path | None, accelerator: str
         judged_by = training.read_config(folders[0]).judged_by[0]
         table = Table("run", "epoch", f"validation {judged_by}", box=None)
         for folder in folders:
-            row = training.last_epoch(folder)
-            cells = ("–", "–") if row is None else (str(row["epoch"] + 1), f"{row[f'validation/{judged_by}']:.4f}")
-            table.add_row(folder.name, *cells)
+            table.add_row(folder.name, *last_cells(folder, judged_by))
         return table
 
     done: list[Path] = []
@@ -124,10 +122,10 @@ def _train_together(folders: list[Path], data_dir: Path | None, accelerator: str
                 on_done=lambda folder, _: done.append(folder),
             )
     except KeyboardInterrupt:
-        _say("stopped; the last complete epoch of every run is saved. Continue:")
+        say("stopped; the last complete epoch of every run is saved. Continue:")
         for folder in folders:
             if folder not in done:
-                _say(f"  {_resume(folder, data_dir, accelerator)}")
+                say(f"  {_resume(folder, data_dir, accelerator)}")
         raise
 
 
@@ -149,10 +147,10 @@ def inspect_run(run: Run) -> None:
 
     loaded = training.load(run)
     model = loaded.model
-    console.print(summary(model), highlight=False, soft_wrap=True)
+    say(summary(model))
     if likelihoods(model) and loaded.config.dimension == 2:
         console.print()
-        console.print(density_chart(model), highlight=False, soft_wrap=True)
+        say(density_chart(model))
 
 
 @app.command()
@@ -167,7 +165,7 @@ def report(
     """Write one HTML file about runs: results, densities, errors, curves, confusion. It needs no network to open."""
     from pscnn.report._html import html_report
 
-    console.print(f"report: {html_report(runs, out, data_dir)}", highlight=False, soft_wrap=True)
+    say(f"report: {html_report(runs, out, data_dir)}")
 
 
 def _print_results(results: dict[Path, dict[str, Any]]) -> None:
@@ -184,7 +182,7 @@ def _print_results(results: dict[Path, dict[str, Any]]) -> None:
     console.print(table)
     for name in names:
         mean, deviation = spread([result[name] for result in results.values()])
-        _say(f"{name.replace('_', ' ')} {mean:.4f}, standard deviation {deviation:.4f}")
+        say(f"{name.replace('_', ' ')} {mean:.4f}, standard deviation {deviation:.4f}")
     _say_if_diverged(results.values())
 
 
@@ -200,16 +198,12 @@ def _print_result(folder: Path, result: dict[str, Any]) -> None:
     console.print(table)
     epochs = training.read_config(folder).epochs
     if result["epochs"] < epochs:
-        _say(f"not saved: {result['epochs']} of {epochs} epochs are trained")
+        say(f"not saved: {result['epochs']} of {epochs} epochs are trained")
     else:
-        _say(f"saved in {folder}")
+        say(f"saved in {folder}")
     _say_if_diverged([result])
 
 
 def _say_if_diverged(results: Iterable[dict[str, Any]]) -> None:
     if not all(math.isfinite(value) for result in results for value in result.values() if isinstance(value, float)):
         errors.print("some results are not numbers: training diverged. Use a smaller --lr", style="red")
-
-
-def _say(text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

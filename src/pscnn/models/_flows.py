@@ -192,10 +192,9 @@ class LocallyConnected(tnn.Module):
 class RelaxedSteerable(tnn.Module):
     """A steerable convolution in which every pixel of the kernel has weights of its own.
 
-    K(x) = Σ_b B_b(x) w_b(x) and a bias for every channel: equivariant where w does not depend on x
-    and the bias is zero.
+    K(x) = Σ_b B_b(x) w_b(x) and a bias for every channel: equivariant where w is the same at all x and the bias zero.
     The penalty is the mean absolute difference between the weights of consecutive pixels, times the literature's weight
-    on smoke. (On jets it has ten times as much. The training loss squares it, so that neither can be felt.)
+    for smoke. (For jets it is ten times as large. The loss squares it: neither can be felt.)
     """
 
     basis: Tensor

@@ -121,21 +121,12 @@ def _results(runs: list[dict[str, Any]]) -> str:
 
 def _errors_by_step(runs: list[dict[str, Any]]) -> str:
     """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
-    from plotly.graph_objects import Figure
-
     figures = []
     for key in ("future_rmse", "domain_rmse"):
-        figure = Figure()
-        for run in runs:
-            values = run["result"].get(f"{key}_by_step", [])
-            if values:
-                figure.add_scatter(x=list(range(1, len(values) + 1)), y=values, name=run["name"], mode="lines")
-        if figure.data:
-            figure.update_xaxes(title_text="step")
-            figure.update_yaxes(rangemode="tozero")
-            below = {"orientation": "h", "y": -0.35}
-            figure.update_layout(title=SCORES[key], showlegend=True, legend=below, height=330)
-            figures.append(figure)
+        found = {run["name"]: run["result"].get(f"{key}_by_step") for run in runs}
+        if any(found.values()):
+            figure = _lines(SCORES[key], "step", {name: values for name, values in found.items() if values})
+            figures.append(figure.update_yaxes(rangemode="tozero"))
     return "<h2>Errors step by step</h2>" + _figures("curves", figures) if figures else ""
 
 
@@ -221,8 +212,6 @@ def density_panels(model: nn.Module) -> list[Any]:
 
 
 def _curves(history: list[dict[str, Any]]) -> list[Any]:
-    from plotly.graph_objects import Figure
-
     names = [name for name in history[0] if "/" in name]
     panels = {
         "accuracy": [name for name in names if "accuracy" in name],
@@ -230,17 +219,22 @@ def _curves(history: list[dict[str, Any]]) -> list[Any]:
         "loss": [name for name in names if name.endswith(("/loss", "/task"))],
         "alignment, KL divergence, priors": [n for n in names if n.endswith(("/alignment", "/kl", "/penalty"))],
     }
-    epochs = [row["epoch"] + 1 for row in history]
-    out = []
-    for title, found in panels.items():
-        if found:
-            figure = Figure()
-            for name in found:
-                figure.add_scatter(x=epochs, y=[row[name] for row in history], name=name, mode="lines")
-            figure.update_xaxes(title_text="epoch")
-            figure.update_layout(title=title, showlegend=True, legend={"orientation": "h", "y": -0.35}, height=330)
-            out.append(figure)
-    return out
+    return [
+        _lines(title, "epoch", {name: [row[name] for row in history] for name in found})
+        for title, found in panels.items()
+        if found
+    ]
+
+
+def _lines(title: str, counted: str, lines: dict[str, list[float]]) -> Any:
+    """Lines over 1, 2, 3, … with their names below."""
+    from plotly.graph_objects import Figure
+
+    figure = Figure()
+    for name, values in lines.items():
+        figure.add_scatter(x=list(range(1, len(values) + 1)), y=values, name=name, mode="lines")
+    figure.update_xaxes(title_text=counted)
+    return figure.update_layout(title=title, showlegend=True, legend={"orientation": "h", "y": -0.35}, height=330)
 
 
 def _confusion(counts: Any, names: Sequence[str] | None) -> Any:

@@ -102,9 +102,8 @@ def run_rows(
         row = [value, str(len(chosen))]
         for key in scores:
             numbers = [result[key] for result in chosen if key in result]
-            mean, deviation = spread(numbers) if numbers else (0.0, 0.0)
-            behind = f" ± {deviation:.4f}" if len(numbers) > 1 else ""
-            row.append(f"{mean:.4f}{behind}" if numbers else "")
+            mean, deviation = map("{:.4f}".format, spread(numbers)) if numbers else ("", "")
+            row.append(f"{mean} ± {deviation}" if len(numbers) > 1 else mean)
         out.append(row)
     return out
 

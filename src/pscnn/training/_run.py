@@ -177,11 +177,36 @@ def train(
     folder = Path(folder)
     config = read_config(folder)
     with _alone(folder):
-        return _train(config, folder, data_dir, accelerator, devices, progress, epochs, draw)
+        data = Data(config, data_dir)
+        data.setup()
+        lightning.seed_everything(config.seed, verbose=False)
+        if config.compile:
+            torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
+        module = learner(config)
+        if isinstance(module, Classification):
+            module.class_weights.copy_(data.class_weights())
+        recorder = _Recorder(folder, config, draw)
+        with _quiet():
+            trainer = _trainer(config, folder, recorder, accelerator, devices, progress, epochs)
+        last = folder / LAST
+        if last.exists():
+            _check_readable(last)
+        elif (folder / "result.json").exists():
+            raise RunError(_TAKEN.format(folder))
+        elif (folder / "metrics.jsonl").exists():
+            raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
+        with _interruptible(), _quiet():
+            trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
+            if recorder.history:  # it is elsewhere if processes trained
+                recorder.write(trainer)  # a run killed after its last checkpoint has not done so
+        if epochs is not None and epochs < config.epochs:
+            return {}
+        return evaluate(folder, data_dir, accelerator=accelerator)
 
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
+    """Hold a run's lock, or say that somebody does."""
     try:
         lock = run_lock(folder).acquire(timeout=0)
     except Timeout:
@@ -190,43 +215,6 @@ def _alone(folder: Path) -> Iterator[None]:
         raise RunError(f"cannot write into {folder.parent}: {error.strerror}") from None
     with lock:
         yield
-
-
-def _train(
-    config: Config,
-    folder: Path,
-    data_dir: str | Path | None,
-    accelerator: str,
-    devices: int | str,
-    progress: bool,
-    epochs: int | None,
-    draw: Callable[[nn.Module], Any] | None,
-) -> dict[str, Any]:
-    data = Data(config, data_dir)
-    data.setup()
-    lightning.seed_everything(config.seed, verbose=False)
-    if config.compile:
-        torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
-    module = learner(config)
-    if isinstance(module, Classification):
-        module.class_weights.copy_(data.class_weights())
-    recorder = _Recorder(folder, config, draw)
-    with _quiet():
-        trainer = _trainer(config, folder, recorder, accelerator, devices, progress, epochs)
-    last = folder / LAST
-    if last.exists():
-        _check_readable(last)
-    elif (folder / "result.json").exists():
-        raise RunError(_TAKEN.format(folder))
-    elif (folder / "metrics.jsonl").exists():
-        raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
-    with _interruptible(), _quiet():
-        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
-        if recorder.history:  # it is elsewhere if processes trained
-            recorder.write(trainer)  # a run killed after its last checkpoint has not done so
-    if epochs is not None and epochs < config.epochs:
-        return {}
-    return evaluate(folder, data_dir, accelerator=accelerator)
 
 
 @contextlib.contextmanager

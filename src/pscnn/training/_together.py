@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from pscnn._modes import kept_modes
+
 Batches = Callable[[int], Iterable[tuple[Tensor, ...]]]
 
 
@@ -75,14 +77,11 @@ def refresh_statistics(model: nn.Module, x: Tensor) -> None:
     """
     layers: list[Any] = [module for module in model.modules() if hasattr(module, "momentum")]
     old = [layer.momentum for layer in layers]
-    modes = [(module, module.training) for module in model.modules()]
     try:
         for layer in layers:
             layer.momentum = 1.0
-        with torch.no_grad():
+        with kept_modes(model), torch.no_grad():
             model.train()(x)
     finally:
         for layer, momentum in zip(layers, old, strict=True):
             layer.momentum = momentum
-        for module, training in modes:
-            module.training = training
