@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+from pscnn._errors import PscnnError
 
-class MissingExtraError(ImportError):
+
+class MissingExtraError(PscnnError, ImportError):
     """A feature needs an optional dependency that is not installed."""
 
 

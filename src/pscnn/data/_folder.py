@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from pscnn._errors import PscnnError
 from pscnn._types import AnyArray
 
 
-class DataError(Exception):
+class DataError(PscnnError):
     """A data set is missing, damaged or not what was expected; the message says what to do."""
 
 

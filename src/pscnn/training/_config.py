@@ -12,6 +12,7 @@ import yaml
 from torch import Tensor, nn
 
 from pscnn import models
+from pscnn._errors import PscnnError
 from pscnn.data import DataError, ddmnist, jetflow, medmnist3d, own, shapes3d, smoke
 from pscnn.data._windows import Windows
 from pscnn.groups import parse
@@ -24,7 +25,7 @@ ALIGNMENTS = ("soft", "exact", "construction")
 SELECTIONS = ("best", "last")
 
 
-class ConfigError(ValueError):
+class ConfigError(PscnnError, ValueError):
     """A setting is unknown or has a value that cannot be used."""
 
 

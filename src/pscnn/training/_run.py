@@ -29,6 +29,7 @@ from lightning.pytorch import callbacks, loggers
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
 
+from pscnn._errors import PscnnError
 from pscnn._files import write_whole
 from pscnn._regularization import likelihoods
 from pscnn.training._config import Config, ConfigError
@@ -40,7 +41,7 @@ LAST, BEST = "last.ckpt", "best.ckpt"
 _TAKEN = "{} has results but no network: it was taken from a file of results"
 
 
-class RunError(Exception):
+class RunError(PscnnError):
     """A run's folder cannot be used; the message says why and what to do."""
 
 
