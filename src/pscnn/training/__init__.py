@@ -1,76 +1,92 @@
-"""Training: the objective, the run and its folder. Needs the extra ``training``."""
+"""The engine: settings, one objective, runs and their folders, fitting. It knows no task. Needs the extra ``training``."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pscnn._extras import require
+
+for _module in ("yaml", "filelock"):
+    require(_module, "training", "Training")
+
+from pscnn.training._export import answers, export_run
+from pscnn.training._objective import Objective, make_optimizer
+from pscnn.training._run import RunError, Trained, device_name, history, last_epoch, load, precision, read_task
+from pscnn.training._runner import run_missing
+from pscnn.training._settings import (
+    PRECISIONS,
+    SECTIONS,
+    ConfigError,
+    Option,
+    Settings,
+    TrainerSettings,
+    read_yaml,
+    setting,
+)
+from pscnn.training._stacked import fit_stacked, refresh_statistics, train_stacked
+from pscnn.training._store import Store, new_folder, run_lock, run_name, start
+from pscnn.training._task import Metric, Task, add_tasks, make_settings, read_settings, task_names, task_of, task_type
+
 if TYPE_CHECKING:
-    from pscnn.training._config import (
-        EXPERIMENTS,
-        Config,
-        ConfigError,
-        DoubleDigitConfig,
-        FlowConfig,
-        JetFlowConfig,
-        OwnConfig,
-        ShapeConfig,
-        SmokeConfig,
-        VolumeConfig,
-    )
     from pscnn.training._data import Data
-    from pscnn.training._export import answers, export_run
-    from pscnn.training._module import Classification, Forecasting, Learner, Regression, roll_out
-    from pscnn.training._run import RunError, evaluate, history, load, read_config, start, train
-    from pscnn.training._seeds import last_epoch, start_seeds, train_together
+    from pscnn.training._fit import evaluate, train
+    from pscnn.training._learner import Classification, Learner, Regression
 
 __all__ = [
-    "EXPERIMENTS",
+    "PRECISIONS",
+    "SECTIONS",
     "Classification",
-    "Config",
     "ConfigError",
     "Data",
-    "DoubleDigitConfig",
-    "FlowConfig",
-    "Forecasting",
-    "JetFlowConfig",
     "Learner",
-    "OwnConfig",
+    "Metric",
+    "Objective",
+    "Option",
     "Regression",
     "RunError",
-    "ShapeConfig",
-    "SmokeConfig",
-    "VolumeConfig",
+    "Settings",
+    "Store",
+    "Task",
+    "Trained",
+    "TrainerSettings",
+    "add_tasks",
     "answers",
+    "device_name",
     "evaluate",
     "export_run",
+    "fit_stacked",
     "history",
     "last_epoch",
     "load",
-    "read_config",
-    "roll_out",
+    "make_optimizer",
+    "make_settings",
+    "new_folder",
+    "precision",
+    "read_settings",
+    "read_task",
+    "read_yaml",
+    "refresh_statistics",
+    "run_lock",
+    "run_missing",
+    "run_name",
+    "setting",
     "start",
-    "start_seeds",
+    "task_names",
+    "task_of",
+    "task_type",
     "train",
-    "train_together",
+    "train_stacked",
 ]
-_CONFIGS = ("Config", "ConfigError", "DoubleDigitConfig", "FlowConfig", "JetFlowConfig", "ShapeConfig", "SmokeConfig")
-_HOMES = {
-    **dict.fromkeys(("EXPERIMENTS", *_CONFIGS, "OwnConfig", "VolumeConfig"), "_config"),
-    "Data": "_data",
-    **dict.fromkeys(("answers", "export_run"), "_export"),
-    **dict.fromkeys(("Classification", "Forecasting", "Learner", "Regression", "roll_out"), "_module"),
-    **dict.fromkeys(("last_epoch", "start_seeds", "train_together"), "_seeds"),
-}
+_WITH_LIGHTNING = {"Data": "_data", "evaluate": "_fit", "train": "_fit"} | dict.fromkeys(
+    ("Classification", "Learner", "Regression"), "_learner"
+)
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: reading a configuration must not take the seconds that Lightning's import takes."""
-    if name not in __all__:
+    """Import what needs Lightning when it is asked for: nothing else must take the seconds of its import."""
+    if name not in _WITH_LIGHTNING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pscnn._extras import require
-
-    home = _HOMES.get(name, "_run")
-    for module in ("yaml",) if home == "_config" else ("yaml", "lightning", "torchmetrics"):
+    for module in ("lightning", "torchmetrics"):
         require(module, "training", "Training")
-    return getattr(importlib.import_module(f"pscnn.training.{home}"), name)
+    return getattr(importlib.import_module(f"pscnn.training.{_WITH_LIGHTNING[name]}"), name)

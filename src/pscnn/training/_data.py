@@ -1,4 +1,4 @@
-"""Feeds data to Lightning: row numbers travel to the device, images are made there."""
+"""Feeds data to Lightning: row numbers travel to the device, examples are made there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from pscnn.data._digits import SPLITS
-from pscnn.training._config import Config, FlowConfig
-
-EVAL_BATCH, VOLUME_EVAL_BATCH, FLOW_EVAL_BATCH = 500, 48, 50
-
+from pscnn.data import SPLITS
+from pscnn.training._task import Task
 
 Rows = tuple[str, Tensor, int]
 """What travels to the device: the split, row numbers, and the seed of their augmentation."""
@@ -62,53 +59,43 @@ class _Passing(Dataset[Rows]):
 
 
 class Data(lightning.LightningDataModule):
-    """Training images are drawn anew each epoch; validation and test images stay the same.
+    """The data of a run, loaded once. Whatever is random about training examples is drawn anew each epoch.
 
     Args:
-        config: The run's settings.
+        task: What to load.
         folder: Data folder.
     """
 
-    def __init__(self, config: Config, folder: str | Path | None = None) -> None:
+    def __init__(self, task: Task, folder: str | Path | None = None) -> None:
         super().__init__()
-        self.config, self.folder = config, folder
-        self.splits: Mapping[str, Any] = {}
-
-    def setup(self, stage: str | None = None) -> None:
-        """Load the data; before training, so that a missing data set is noticed at once."""
-        if not self.splits:
-            self.splits = self.config.load(self.folder)
+        self.task = task
+        self.splits: Mapping[str, Any] = task.load(folder)
 
     def class_weights(self) -> Tensor:
         """Inverse frequencies of the classes in the training split, 1 on average over its examples."""
-        counts = self.splits["train"].labels.bincount(minlength=self.config.classes)
-        return counts.sum() / (self.config.classes * counts.clamp(min=1))
+        classes = len(self.task.class_names or ())
+        counts = self.splits["train"].labels.bincount(minlength=classes)
+        return counts.sum() / (classes * counts.clamp(min=1))
 
     def _loader(self, split: str, batch_size: int) -> DataLoader[Rows]:
         rank = self.trainer.global_rank if self.trainer else 0
         processes = self.trainer.world_size if self.trainer else 1
-        sampler = _Batches(split, len(self.splits[split]), batch_size, self.config.seed, rank, processes)
+        sampler = _Batches(split, len(self.splits[split]), batch_size, self.task.settings.seed, rank, processes)
         return DataLoader(_Passing(), sampler=sampler, batch_size=None)
-
-    @property
-    def _eval_batch(self) -> int:
-        if isinstance(self.config, FlowConfig):
-            return FLOW_EVAL_BATCH
-        return EVAL_BATCH if self.config.dimension == 2 else VOLUME_EVAL_BATCH
 
     def train_dataloader(self) -> DataLoader[Rows]:
         """Batches in a new order each epoch."""
-        return self._loader("train", self.config.batch_size)
+        return self._loader("train", self.task.settings.batch_size)
 
     def val_dataloader(self) -> DataLoader[Rows]:
         """Batches in order."""
-        return self._loader("validation", self._eval_batch)
+        return self._loader("validation", self.task.evaluation_batch)
 
     def test_dataloader(self) -> list[DataLoader[Rows]]:
         """Batches in order, of every split to test on."""
-        return [self._loader(split, self._eval_batch) for split in self.config.tests]
+        return [self._loader(split, self.task.evaluation_batch) for split in self.task.tests]
 
     def on_after_batch_transfer(self, batch: Rows, dataloader_idx: int) -> tuple[Tensor, Tensor]:
-        """Make the images, on the device on which the rows have arrived."""
+        """Make the examples, on the device on which the rows have arrived."""
         split, rows, seed = batch
-        return self.config.batch(split, self.splits[split], rows, seed)
+        return self.task.batch(split, self.splits[split], rows, seed)

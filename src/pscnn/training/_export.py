@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from pscnn._extras import require
 from pscnn.data import DataError, own
-from pscnn.models import PAST
 from pscnn.nn import export as plain_network
-from pscnn.training._config import Config, ConfigError, FlowConfig, OwnConfig
 from pscnn.training._run import RunError, load
+from pscnn.training._settings import ConfigError
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
 TOLERANCE = 1e-5
@@ -26,8 +25,8 @@ TOLERANCE = 1e-5
 def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "torch") -> Path:
     """Write a run's network as a file that is used without pscnn, after checking that it gives the same.
 
-    Inputs are (B, channels, size, size[, size]) for any B, scaled so that ``config.ends`` become −1 and 1; of flows,
-    past frames. Outputs are class scores before the softmax, the numbers of a regression, or the next frame.
+    Inputs are (B, channels, size, size[, size]) for any B, scaled as the task scales them; of flows, past
+    frames. Outputs are class scores before the softmax, the numbers of a regression, or the next frame.
 
     Args:
         folder: The run.
@@ -37,31 +36,25 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     if kind not in FORMATS:
         raise ConfigError(f"unknown format {kind!r}: use one of {', '.join(FORMATS)}")
     folder = Path(folder)
-    module = load(folder)
+    task, model = load(folder)
     path = Path(out) if out is not None else folder / f"model{FORMATS[kind]}"
     if path.exists():
         raise RunError(f"{path} exists; choose another file with --out")
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(3, *_shape(module.config), generator=generator)
-    plain = plain_network(module.model)
+    x = torch.randn(3, *task.input_shape, generator=generator)
+    plain = plain_network(model)
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.touch()  # torch would say in its own words that it cannot
         run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)
-        _check(module.model, run, x)
+        _check(model, run, x)
         partial.rename(path)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}. Choose another file with --out") from None
     finally:
         partial.unlink(missing_ok=True)
     return path
-
-
-def _shape(config: Config) -> tuple[int, ...]:
-    if isinstance(config, FlowConfig):
-        return 2 * PAST, *config.grid
-    return config.channels, *[config.size] * config.dimension
 
 
 def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
@@ -107,15 +100,10 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
     Yields:
         The file, and: "class" with "probability", or every target of a regression; or why it cannot be read.
     """
-    module = load(folder)
-    config = module.config
-    if isinstance(config, FlowConfig):
-        raise ConfigError(f"{folder} forecasts flows; predict is for networks on images and volumes")
-    if isinstance(config, OwnConfig):
-        about = config.holds
-    else:
-        names = config.class_names or tuple(map(str, range(config.classes)))
-        about = own.About(config.dimension, config.size, config.channels, names, False, *config.ends)
+    task, model = load(folder)
+    about = task.files
+    if about is None:
+        raise ConfigError(f"{folder} is a run of {task.settings.task}; predict is for networks on images and volumes")
     for path in _expand(files):
         try:
             x = own.read_example(path, about)[None]
@@ -123,7 +111,7 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
             yield path, error
             continue
         with torch.no_grad():
-            said = module(x)[0].float()
+            said = model(x)[0].float()
         if about.regression:
             yield path, dict(zip(about.names, said.tolist(), strict=True))
         else:

@@ -6,41 +6,42 @@ nothing else. A network that starts equivariant to H learns it; then its density
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn._regularization import align, likelihoods, regularization
 from pscnn._types import AnyArray, Array
+from pscnn.densities import likelihoods
 from pscnn.groups import O2, SO2, SO3, Group
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType
-from pscnn.training._together import fit_together, refresh_statistics
+from pscnn.tasks.vectors import Split
+from pscnn.training import Settings, Task, setting
 
 NEAR, FAR = np.radians(15), np.radians(40)
 """Elements this close to S count as its members; elements farther than the second angle as outside."""
 
 
 @dataclass(frozen=True)
-class SymmetryTask:
+class Target:
     """A task and its symmetries.
 
     Attributes:
         group: H.
-        target: From u and v, shape (…, n) each, to (…, outputs).
+        function: From u and v, shape (…, n) each, to (…, outputs).
         distance: How far elements (N, n, n) are from S, as an angle in radians, shape (N,).
         words: What S is.
     """
 
     group: Group
-    target: Callable[[Tensor, Tensor], Tensor]
+    function: Callable[[Tensor, Tensor], Tensor]
     distance: Callable[[Array], Array]
     words: str
 
@@ -71,35 +72,35 @@ def _number(values: Tensor) -> Tensor:
 
 
 TASKS: dict[str, SymmetryTask] = {
-    "all": SymmetryTask(O2(), lambda u, v: _number((u * v).sum(-1)), lambda h: np.zeros(len(h)), "all of O(2)"),
-    "rotations": SymmetryTask(
+    "all": Target(O2(), lambda u, v: _number((u * v).sum(-1)), lambda h: np.zeros(len(h)), "all of O(2)"),
+    "rotations": Target(
         O2(),
         lambda u, v: _number(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]),
         lambda h: _unless(_reflects(h), np.zeros(len(h))),
         "SO(2) in O(2)",
     ),
-    "half-turn": SymmetryTask(
+    "half-turn": Target(
         O2(),
         lambda u, v: _number(u[..., 0] * u[..., 1] + v[..., 0] ** 2),
         lambda h: _unless(_reflects(h), np.abs(np.arcsin(np.clip(np.sin(_turn(h)), -1, 1)))),
         "C(2) in O(2)",
     ),
-    "mirror": SymmetryTask(
+    "mirror": Target(
         O2(),
         lambda u, v: _number(u[..., 1] + u[..., 0] * v[..., 0]),
         lambda h: np.abs(_turn(h)),
         "the identity and one reflection in O(2)",
     ),
-    "none": SymmetryTask(
+    "none": Target(
         O2(),
         lambda u, v: _number(u[..., 0] + v[..., 1]),
         lambda h: _unless(_reflects(h), np.abs(_turn(h))),
         "the identity in O(2)",
     ),
-    "up to 45°": SymmetryTask(
+    "up to 45°": Target(
         SO2(), _sector, lambda h: np.maximum(np.abs(_turn(h)) - np.pi / 4 + NEAR, 0), "rotations up to 45° in SO(2)"
     ),
-    "axis": SymmetryTask(
+    "axis": Target(
         SO3(),
         lambda u, v: _number(u[..., 2] + v[..., 2] * (u * v).sum(-1)),
         lambda h: np.arccos(np.clip(h[:, 2, 2], -1, 1)),
@@ -108,8 +109,7 @@ TASKS: dict[str, SymmetryTask] = {
 }
 
 
-@dataclass(frozen=True)
-class SymmetryScore:
+class SymmetryScore(NamedTuple):
     """How well a density matches S.
 
     Attributes:
@@ -138,6 +138,8 @@ def symmetry_score(likelihood: Likelihood, distance: Callable[[Array], Array]) -
     variation = 0.5 * float((weights * np.abs(density - ideal)).sum())
     if not outside.any():
         return SymmetryScore(None, variation)
+    from scipy.stats import rankdata  # slow to import
+
     ranks = rankdata(density[inside | outside])
     members = inside[inside | outside]
     positive, negative = members.sum(), (~members).sum()
@@ -146,105 +148,84 @@ def symmetry_score(likelihood: Likelihood, distance: Callable[[Array], Array]) -
 
 
 @dataclass(frozen=True)
-class SymmetryConfig:
+class SymmetrySettings(Settings):
     """The settings of the benchmark."""
 
-    bandlimit: int = 2
-    alignment: str = "exact"  # "exact": by pscnn.align, after training; "soft": by the loss; "construction"
-    align_weight: float = 0.0  # of the alignment loss
-    kl_weight: float = 0.03  # of KL(λ_{n+1} ‖ λ_n), where the first density follows the uniform one
-    densities: str = "last"  # "last": of the last layer only; "each": one per layer; "shared": one for all
-    penalty: float = 1e-2  # on the squares of all weights except the densities'
-    count: int = 2000
-    batch_size: int = 256
+    task: ClassVar[str] = "symmetry"
+
+    method: str = setting("p-scnn", choices=("p-scnn",))
+    group: str = setting(None, "The group H; that of the target.")
+    densities: str = setting(
+        "last", "Of the last layer, one for each, or one for all.", section="density", choices=("last", "each", "shared")
+    )
+    alignment: str = "exact"
+    align_weight: float = 0.0
+    kl_weight: float = 0.03
+    uniform_first: bool = True
     epochs: int = 100
     lr: float = 5e-3
-    seeds: int = 3
+    weight_decay: float = 2e-2
+    target: str = setting("mirror", "What to learn.", choices=tuple(TARGETS))
+    count: int = setting(2000, "Training pairs of vectors.", least=2, most=10**8)
+
+    def fill(self) -> None:
+        """The group of the target."""
+        if self.group is None:
+            self.assign("group", TARGETS[self.target].group.name)
 
 
-VARIATIONS: dict[str, dict[str, dict[str, Any]]] = {
-    "alignment": {
-        "exact": {},
-        "loss": {"alignment": "soft", "align_weight": 1.0},
-        "construction": {"alignment": "construction"},
-        "none": {"alignment": "soft"},
-    },
-    "kl": {str(weight): {"kl_weight": weight} for weight in (0.0, 0.003, 0.03, 0.3)},
-    "bandlimit": {str(limit): {"bandlimit": limit} for limit in (1, 2, 3, 4)},
-    "densities": {which: {"densities": which} for which in ("last", "each", "shared")},
-}
-"""What can be varied, and the settings of each variant."""
+class Symmetry(Task):
+    """A function of two vectors whose symmetries are known exactly."""
 
+    settings_type = SymmetrySettings
+    named = ("target",)
+    stacked = True
+    settings: SymmetrySettings
 
-class _Objective(tnn.Module):
-    def __init__(self, task: SymmetryTask, config: SymmetryConfig) -> None:
-        super().__init__()
-        group = task.group
-        self.config = config
-        density: Any = {"alignment": "construction" if config.alignment == "construction" else "soft"}
-        one = Likelihood(group, config.bandlimit, **density) if config.densities == "shared" else None
+    @property
+    def variant(self) -> str:
+        return self.settings.target
+
+    @property
+    def scores(self) -> dict[str, str]:
+        return {"auc": "AUC", "total_variation": "variation", "train_task": "error"}
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (2 * self.settings.parsed_group.dimension,)
+
+    def build(self) -> tnn.Module:
+        own, group = self.settings, self.settings.parsed_group
+
+        def density() -> Likelihood:
+            return Likelihood(group, own.bandlimit, alignment="construction" if own.alignment == "construction" else "soft")
+
+        one = density() if own.densities == "shared" else None
 
         def linear(source: FieldType, target: FieldType, last: bool = False) -> nn.Linear:
-            own = one
-            if config.densities == "each" or last:
-                own = one or Likelihood(group, config.bandlimit, **density)
-            return nn.Linear(source, target, likelihood=own)
+            has_one = own.densities == "each" or last
+            return nn.Linear(source, target, likelihood=one or (density() if has_one else None))
 
         probe = torch.zeros(1, group.dimension)
-        outputs = task.target(probe, probe).shape[-1]
+        outputs = TARGETS[own.target].function(probe, probe).shape[-1]
         hidden = FieldType(group, 4 * [group.functions(2)])
         fields = FieldType(group, 2 * [group.vector])
         layers: list[tnn.Module] = []
         for _ in range(2):
             layers += [linear(fields, hidden), nn.BatchNorm(hidden), nn.FourierPointwise(hidden)]
             fields = hidden
-        self.model = tnn.Sequential(*layers, linear(fields, FieldType(group, outputs * [group.trivial]), last=True))
+        return tnn.Sequential(*layers, linear(fields, FieldType(group, outputs * [group.trivial]), last=True))
 
-    def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """The loss and the error."""
-        error = (self.model(x) - y).square().mean()
-        terms = regularization(self.model, uniform_first=True)
-        loss = error + self.config.align_weight * terms.alignment + self.config.kl_weight * terms.kl
-        for name, parameter in self.model.named_parameters():
-            if not name.endswith("coefficients"):
-                loss = loss + self.config.penalty * parameter.square().sum()
-        return {"loss": loss, "error": error}
+    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+        own = self.settings
+        generator = torch.Generator().manual_seed(own.seed)
+        x = torch.randn(own.count, 2, own.parsed_group.dimension, generator=generator)
+        y = TARGETS[own.target].function(x[:, 0], x[:, 1])
+        return {"train": Split(x.flatten(1), (y - y.mean(0)) / y.std())}
 
+    def loss(self, model: tnn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return (model(x) - y).square().mean()
 
-def run_symmetry(
-    name: str, config: SymmetryConfig | None = None
-) -> tuple[list[SymmetryScore], list[float], list[tnn.Module]]:
-    """Train networks on a task and score the density of their last layer.
-
-    Args:
-        name: One of ``TASKS``.
-        config: Settings.
-
-    Returns:
-        Scores, errors as a share of the target's variance, and networks, one per seed.
-    """
-    config = config or SymmetryConfig()
-    task = TASKS[name]
-    objectives, inputs = [], []
-    for seed in range(config.seeds):
-        torch.manual_seed(seed)
-        objectives.append(_Objective(task, config))
-        inputs.append(torch.randn(config.count, 2, task.group.dimension))
-    x = torch.stack(inputs)
-    y = task.target(x[:, :, 0], x[:, :, 1])
-    y = (y - y.mean((0, 1))) / y.std()
-    x = x.flatten(2)
-
-    def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        order = torch.randperm(config.count, generator=torch.Generator().manual_seed(epoch))
-        for rows in order.split(config.batch_size):
-            yield x[:, rows], y[:, rows]
-
-    history = fit_together(objectives, batches, epochs=config.epochs, lr=config.lr)
-    scores = []
-    for objective, own in zip(objectives, x, strict=True):
-        refresh_statistics(objective.model, own)
-        if config.alignment == "exact":
-            align(objective.model)
-        scores.append(symmetry_score(list(likelihoods(objective.model).values())[-1], task.distance))
-    return scores, history[-1]["error"], [objective.model.eval() for objective in objectives]
+    def measure(self, model: tnn.Module, splits: Mapping[str, Any]) -> dict[str, Any]:
+        """How well the density of the last layer matches the target's symmetries."""
+        return symmetry_score([*likelihoods(model).values()][-1], TARGETS[self.settings.target].distance)._asdict()

@@ -1,0 +1,86 @@
+"""What tasks on images and volumes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from pscnn import models
+from pscnn.data.own import About
+from pscnn.models import NONLINEARITIES
+from pscnn.training import ConfigError, Task, TrainerSettings, setting
+
+
+@dataclass(frozen=True)
+class ImageSettings(TrainerSettings):
+    """Of networks on images and volumes."""
+
+    nonlinearity: str = setting("gated", "Of the features.", section="network", choices=NONLINEARITIES)
+    invariant: bool = setting(True, "Let the classifier see invariant features only.", section="network")
+    size: int = setting(56, "Side length.", section="network")
+    width: float = setting(1.0, "Multiplies the numbers of fields.", section="network", positive=True, most=1000)
+    balanced: bool = setting(False, "Weight classes by the inverse of their frequency.", section="optimiser")
+
+    def check(self) -> None:
+        """Volumes have whole numbers of fields."""
+        if self.dimension == 3 and self.width != int(self.width):
+            raise ConfigError(f"width must be a whole number for volumes, got {self.width}")
+
+
+class ImageTask(Task):
+    """Classes of images or volumes."""
+
+    settings: Any
+
+    @property
+    def channels(self) -> int:
+        """Of the images."""
+        return 1
+
+    @property
+    def outputs(self) -> int:
+        """Of the network."""
+        return len(self.class_names or ())
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.channels, *[self.settings.size] * self.settings.dimension
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The brightnesses, from 0 to 1, that the network sees as −1 and 1."""
+        return 0.0, 1.0
+
+    @property
+    def files(self) -> About | None:
+        settings = self.settings
+        return About(settings.dimension, settings.size, self.channels, self.class_names or (), False, *self.ends)
+
+    def build(self) -> nn.Module:
+        settings = self.settings
+        in_plane = settings.dimension == 2
+        return models.build(
+            "ddmnist" if in_plane else "medmnist3d",
+            settings.method,
+            settings.parsed_group,
+            bandlimit=settings.bandlimit,
+            nonlinearity=settings.nonlinearity,
+            invariant=settings.invariant,
+            size=settings.size,
+            width=settings.width if in_plane else int(settings.width),
+            classes=self.outputs,
+            channels=self.channels,
+            density={"alignment": "construction" if settings.alignment == "construction" else "soft"},
+        )
+
+
+class VolumeTask(ImageTask):
+    """Classes of volumes, tested by the area under the curve, too."""
+
+    evaluation_batch = 48
+
+    @property
+    def scores(self) -> dict[str, str]:
+        return {"test_accuracy": "test accuracy", "test_auc": "AUC"}

@@ -1,0 +1,60 @@
+"""What trains and tests a forecasting network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pscnn.models import roll_out
+from pscnn.training import Learner, Task
+
+
+class Forecasting(Learner):
+    """A network that continues a flow frame by frame, from its own frames; judged by the root of the mean square error.
+
+    The loss is the sum over the steps of each step's mean square error, and gradients flow through all of them.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.tested: dict[str, list[Tensor]] = {}
+
+    def forecast(self, past: Tensor, steps: int) -> Tensor:
+        """Frames after the given ones, (B, steps, 2, H, W); past frames are channels, (B, 20, H, W)."""
+        return roll_out(self.model, past, steps)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """The sum over the steps."""
+        return (self.forecast(x, y.shape[1]) - y).square().mean((0, 2, 3, 4)).sum()
+
+    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
+        """Log the mean square error; that of every window and step."""
+        x, y = batch
+        errors = (self.forecast(x, y.shape[1]).float() - y).square().mean((2, 3, 4))
+        mse = errors.mean()
+        self.log(f"{split}/mse", mse, on_epoch=True, batch_size=len(x), sync_dist=True, add_dataloader_idx=False)
+        return errors
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """The error over as many steps as in training."""
+        self._evaluate(batch, "validation")
+
+    def on_test_start(self) -> None:
+        """Start counting anew."""
+        self.tested = {split: [] for split in self.task.tests}
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
+        """The error over a long forecast, of later times and of other runs."""
+        split = self.task.tests[dataloader_idx]
+        self.tested[split].append(self._evaluate(batch, split))
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, Any]:
+        """The root mean square errors, over all steps and of each."""
+        out: dict[str, Any] = {f"{split}_rmse": math.sqrt(metrics[f"{split}/mse"]) for split in self.task.tests}
+        for split, batches in self.tested.items():
+            out[f"{split}_rmse_by_step"] = [round(v, 4) for v in torch.cat(batches).mean(0).sqrt().tolist()]
+        return out

@@ -1,0 +1,155 @@
+"""Forecasts of flows (paper, Table 3): simulated smoke and measured jets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from pscnn import models
+from pscnn.data import Windows, jetflow, smoke
+from pscnn.models import FLOW_METHODS, PAST
+from pscnn.training import ConfigError, Learner, Metric, Task, TrainerSettings, setting
+
+
+@dataclass(frozen=True)
+class FlowSettings(TrainerSettings):
+    """Of forecasting networks; the defaults are the paper's."""
+
+    dimension: ClassVar[int] = 2
+
+    method: str = setting("p-scnn", choices=FLOW_METHODS)
+    group: str = "C(4)"
+    epochs: int = 100
+    batch_size: int = 16
+    lr: float = 1e-3
+    lr_decay: float = 0.95
+    weight_decay: float = 4e-4
+    width: int = setting(92, "Fields of a layer.", section="network", least=1, most=10**4)
+    kernel: int = setting(3, "Side length of kernels; odd.", section="network", least=1, most=31)
+    layers: int = setting(5, "Convolutions.", section="network", least=2, most=100)
+    train_steps: int = setting(6, "Frames to forecast in training.", least=1, most=10**4)
+    test_steps: int = setting(20, "Frames to forecast in tests.", least=1, most=10**4)
+
+    def check(self) -> None:
+        """What a method needs."""
+        if self.kernel % 2 == 0:
+            raise ConfigError(f"kernel must be odd, got {self.kernel}")
+        if self.method != "p-scnn" and self.group != "C(4)":
+            raise ConfigError(f"group is C(4) for {self.method}, got {self.group}: of flows, p-scnn alone takes others")
+        if self.method in ("combo", "lift") and self.layers != FlowSettings.layers:
+            raise ConfigError(f"layers: {self.method} has its own number of them")
+        if self.method == "lift" and self.width % 4:
+            raise ConfigError(f"width must be a multiple of 4 for lift, got {self.width}")
+
+
+class FlowTask(Task):
+    """A network continues a flow from its own frames."""
+
+    settings: Any
+    grid: ClassVar[tuple[int, int]]
+    """Height and width of the fields."""
+    evaluation_batch = 50
+    adamw = False
+    square_penalty = True
+
+    @property
+    def variant(self) -> str:
+        return "forecast"
+
+    @property
+    def metric(self) -> Metric:
+        return Metric("mse", False)
+
+    @property
+    def scores(self) -> dict[str, str]:
+        return {"future_rmse": "RMSE, later", "domain_rmse": "RMSE, other runs"}
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        return "future", "domain"
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return 2 * PAST, *self.grid
+
+    def learner(self) -> Learner:
+        from pscnn.tasks._forecasting import Forecasting
+
+        return Forecasting(self)
+
+    def build(self) -> nn.Module:
+        own = self.settings
+        return models.build(
+            "flow",
+            own.method,
+            own.parsed_group,
+            size=self.grid,
+            hidden=own.width,
+            layers=own.layers,
+            kernel=own.kernel,
+            bandlimit=own.bandlimit,
+            density={"alignment": "construction" if own.alignment == "construction" else "soft"},
+        )
+
+    def checked(self, data: Mapping[str, Windows]) -> Mapping[str, Windows]:
+        """The same data, if every window has frames enough after it, and training does not reach those of the test."""
+        steps = self.settings.train_steps
+        if steps > data["future"].starts[0] - data["train"].starts[-1]:
+            raise ConfigError(f"train_steps: frames {steps} steps ahead are frames of the future test")
+        for name, windows in data.items():
+            steps, most = self._steps(name), windows.most_steps
+            if steps > most:
+                raise ConfigError(f"{name} windows are followed by {most} frames; {steps} are to be forecast")
+        return data
+
+    def _steps(self, split: str) -> int:
+        return self.settings.test_steps if split in self.tests else self.settings.train_steps
+
+    def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = split.frames(rows, self._steps(name))
+        return found
+
+
+_REMOVED = {"nonlinearity": "gated", "invariant": True, "balanced": False}
+
+
+@dataclass(frozen=True)
+class SmokeSettings(FlowSettings):
+    """Smoke in a closed box, simulated with ``pscnn data prepare smoke``."""
+
+    task: ClassVar[str] = "smoke"
+    removed: ClassVar[Mapping[str, Any]] = {**_REMOVED, "size": smoke.SIZE}
+
+
+class Smoke(FlowTask):
+    """Smoke in a closed box."""
+
+    settings_type = SmokeSettings
+    grid = (smoke.SIZE, smoke.SIZE)
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Windows]:
+        return self.checked(smoke.load(folder))
+
+
+@dataclass(frozen=True)
+class JetFlowSettings(FlowSettings):
+    """Measured jets of air, from published files."""
+
+    task: ClassVar[str] = "jetflow"
+    removed: ClassVar[Mapping[str, Any]] = {**_REMOVED, "size": jetflow.SIZE[0]}
+
+    width: int = 16
+
+
+class JetFlow(FlowTask):
+    """Measured jets of air."""
+
+    settings_type = JetFlowSettings
+    grid = jetflow.SIZE
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Windows]:
+        return self.checked(jetflow.load(folder))

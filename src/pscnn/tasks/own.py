@@ -1,0 +1,130 @@
+"""People's own data, as ``pscnn.data.own`` prepares them: images or volumes, with classes or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import nn
+
+from pscnn import models
+from pscnn.data import DataError, own
+from pscnn.models import METHODS, VOLUME_METHODS
+from pscnn.tasks._classes import ImageSettings, ImageTask
+from pscnn.training import ConfigError, Learner, Metric, setting
+
+
+@dataclass(frozen=True)
+class OwnSettings(ImageSettings):
+    """Settings whose default is None depend on the data."""
+
+    task: ClassVar[str] = "own"
+
+    method: str = setting("p-scnn", choices=tuple(dict.fromkeys((*METHODS, *VOLUME_METHODS))))
+    group: str = setting(None, "The group H; by default O(2) for images, O(3) for volumes.")
+    size: int = setting(None, "Side length; that of the data.")
+    width: float = setting(None, "By default 0.25 for images, 1 for volumes.")
+    batch_size: int = setting(None, "Examples per step; by default 64 images, 32 volumes.")
+    lr: float = 3e-3
+    alignment: str = "exact"
+    kl_weight: float = 1.0
+    uniform_first: bool = True
+    data: str = setting("", "File of prepared data, made by pscnn discover.")
+    about: str = setting("", "What the file holds; read from it.")
+
+    @cached_property
+    def holds(self) -> own.About:
+        """What the data are."""
+        return own.About.from_json(self.about)
+
+    @property
+    def dimension(self) -> int:
+        """Of images or volumes."""
+        return self.holds.dimension
+
+    def fill(self) -> None:
+        """What the data say."""
+        if not self.about:
+            if not self.data:
+                raise ConfigError("own needs --data, a file that pscnn discover makes")
+            try:
+                self.assign("about", own.read_about(self.data).to_json())
+            except DataError as error:
+                raise ConfigError(str(error)) from None
+        images = self.dimension == 2
+        usual = {"group": "O(2)", "width": 0.25, "batch_size": 64} if images else {"group": "O(3)", "width": 1.0, "batch_size": 32}
+        for name, value in {**usual, "size": self.holds.size}.items():
+            if getattr(self, name) is None:
+                self.assign(name, value)
+
+    def check(self) -> None:
+        """Whether settings fit the data."""
+        super().check()
+        if self.size != self.holds.size:
+            raise ConfigError(f"{self.data} has side length {self.holds.size}, not {self.size}: prepare it again")
+        methods = METHODS if self.dimension == 2 else VOLUME_METHODS
+        if self.method not in methods:
+            raise ConfigError(f"method must be one of {', '.join(methods)} for these data, got {self.method!r}")
+        if self.balanced and self.holds.regression:
+            raise ConfigError("balanced is for classes; these data have numbers")
+
+
+class Own(ImageTask):
+    """Classes of images or volumes, or numbers that belong to them."""
+
+    settings_type = OwnSettings
+    named = ("data", "about")
+    settings: OwnSettings
+
+    @property
+    def variant(self) -> str:
+        return Path(self.settings.holds.source).stem
+
+    @property
+    def _regression(self) -> bool:
+        return self.settings.holds.regression
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        return None if self._regression else self.settings.holds.names
+
+    @property
+    def outputs(self) -> int:
+        return len(self.settings.holds.names)
+
+    @property
+    def channels(self) -> int:
+        return self.settings.holds.channels
+
+    @property
+    def files(self) -> own.About:
+        return self.settings.holds
+
+    @property
+    def metric(self) -> Metric:
+        return Metric("mse", False) if self._regression else Metric("accuracy", True)
+
+    @property
+    def scores(self) -> dict[str, str]:
+        if self._regression:
+            return {"test_rmse": "RMSE, in deviations"}
+        return {"test_accuracy": "test accuracy", **({"test_auc": "AUC"} if self.settings.dimension == 3 else {})}
+
+    def learner(self) -> Learner:
+        if not self._regression:
+            return super().learner()
+        from pscnn.training import Regression
+
+        return Regression(self, self.settings.holds.deviations)
+
+    def build(self) -> nn.Module:
+        network = super().build()
+        if not self._regression:
+            return network
+        return nn.Sequential(*network.children(), models.Rescale(self.settings.holds.means, self.settings.holds.deviations))
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
+        return own.load(self.settings.data)

@@ -1,0 +1,91 @@
+"""Norms and angles of vectors (paper, Table 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor, nn
+
+from pscnn import models
+from pscnn.data import vectors
+from pscnn.densities import likelihoods
+from pscnn.models import NONLINEARITIES, VECTOR_METHODS
+from pscnn.training import Settings, Task, setting
+
+TEST_COUNT = 2000
+
+
+@dataclass(frozen=True)
+class VectorSettings(Settings):
+    """The defaults are those under which the paper's numbers can be had."""
+
+    task: ClassVar[str] = "vectors"
+
+    method: str = setting("pe-mlp", choices=VECTOR_METHODS)
+    group: str = setting("O(2)", "The group H, of the plane or of space.")
+    nonlinearity: str = setting("gated", "Of the features.", section="network", choices=NONLINEARITIES)
+    shared: bool = setting(False, "One density for all layers instead of one each.", section="density")
+    noise: float = setting(0.0, "Of the preliminary approach, on what starts at zero.", section="network", least=0)
+    detached: bool = setting(
+        False, "No gradient through the statistics of normalisation, as in the paper's code.", section="network"
+    )
+    bandlimit: int = 4
+    kl_weight: float = 25.0
+    epochs: int = 100
+    batch_size: int = 1024
+    target: str = setting("angle", "What to predict.", choices=vectors.TARGETS)
+    count: int = setting(10_000, "Training vectors.", least=2, most=10**8)
+    distribution: str = setting("cube", "Of the vectors.", choices=vectors.DISTRIBUTIONS)
+
+
+class Split(NamedTuple):
+    """Vectors and targets."""
+
+    x: Tensor
+    y: Tensor
+
+
+class Vectors(Task):
+    """What can be predicted from a vector: its norm, which rotations keep, and its angle to an axis."""
+
+    settings_type = VectorSettings
+    named = ("target",)
+    stacked = True
+    settings: VectorSettings
+
+    @property
+    def variant(self) -> str:
+        return self.settings.target
+
+    @property
+    def scores(self) -> dict[str, str]:
+        return {"test_error": "error"}
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (self.settings.parsed_group.dimension,)
+
+    def build(self) -> nn.Module:
+        own = self.settings
+        density = {"alignment": "construction" if own.alignment == "construction" else "soft"}
+        options: dict[str, Any] = {"nonlinearity": own.nonlinearity, "bandlimit": own.bandlimit, "density": density}
+        model = models.build("vectors", own.method, own.parsed_group, shared=own.shared, noise=own.noise, **options)
+        return models.as_released(model, ("statistics",)) if own.detached else model
+
+    def load(self, folder: str | Path | None) -> Mapping[str, Split]:
+        seed = 2 * self.settings.seed
+        return {"train": self._draw(self.settings.count, seed), "test": self._draw(TEST_COUNT, seed + 1)}
+
+    def _draw(self, count: int, seed: int) -> Split:
+        dimension, distribution = self.settings.parsed_group.dimension, self.settings.distribution
+        return Split(*vectors.load(count, dimension=dimension, distribution=distribution, seed=seed))
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return vectors.error(model(x), y, self.settings.target)
+
+    def measure(self, model: nn.Module, splits: Mapping[str, Any]) -> dict[str, Any]:
+        sizes = {name: lam.effective_size().item() for name, lam in likelihoods(model).items()}
+        return {"test_error": self.loss(model, *splits["test"]).item(), "effective_sizes": sizes}

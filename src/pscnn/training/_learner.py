@@ -1,0 +1,178 @@
+"""What trains and tests a network with Lightning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import lightning
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassConfusionMatrix
+
+from pscnn.densities import align, likelihoods
+from pscnn.training._objective import Objective, make_optimizer
+from pscnn.training._task import Task
+
+
+class Learner(lightning.LightningModule):
+    """Minimises the objective of a task; subclasses say how wrong a network is, and what a test measures.
+
+    Args:
+        task: With the run's settings.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task, self.settings = task, task.settings
+        self.model = task.build()
+        self._objective, self._densities = Objective.of(task), bool(likelihoods(self.model))
+        self._compiled: Callable[..., dict[str, Tensor]] | None = None
+        self._totals: Tensor | None = None
+        self._images = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the network says."""
+        return self.model(x)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """How wrong the network is about a batch."""
+        raise NotImplementedError
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """What a test found, from what it logged."""
+        raise NotImplementedError
+
+    def objective(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The loss and its terms."""
+        return self._objective(self.model, self.task_loss(x, y), densities=self._densities)
+
+    def on_train_epoch_start(self) -> None:
+        """Start averaging anew."""
+        self._totals, self._images = None, 0
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        """One step of the objective."""
+        x, y = batch
+        objective = self.objective
+        # A smaller last batch would be compiled once more, for any size, and slow down the others.
+        if self.settings.compile and len(y) == self.settings.batch_size:
+            # The whole objective, not only the network: the densities are many small operations, and on a GPU
+            # CUDA graphs launch them at once.
+            self._compiled = self._compiled or torch.compile(self.objective, mode="reduce-overhead", dynamic=False)
+            objective = self._compiled
+        values = objective(x, y)
+        self._count(values, len(y))
+        return values["loss"]
+
+    def _count(self, values: dict[str, Tensor], images: int) -> None:
+        """Average over the epoch here: Lightning's own averages cost more than a small network's step."""
+        stacked = torch.stack([value.detach() for value in values.values()]) * images
+        self._totals = stacked if self._totals is None else self._totals + stacked
+        self._images += images
+        if self.trainer.is_last_batch:
+            means = (self._totals / self._images).unbind()
+            names = [f"train/{name}" for name in values]
+            self.log_dict(
+                dict(zip(names, means, strict=True)), on_step=False, on_epoch=True, batch_size=1, sync_dist=True
+            )
+
+    def on_validation_start(self) -> None:
+        """Before the epoch's network is judged and saved, move its densities; its answers stay the same."""
+        if self.settings.alignment == "exact":
+            align(self.model)
+
+    def configure_optimizers(self) -> Any:
+        """The optimiser, and the schedule of its learning rate."""
+        densities = [p for lam in likelihoods(self.model).values() for p in lam.parameters()]
+        others = [p for p in self.parameters() if all(p is not q for q in densities)]
+        fused = self.device.type == "cuda"
+        optimizer = make_optimizer(densities, others, self.settings, adamw=self.task.adamw, fused=fused)
+        if self.settings.lr_decay == 1:
+            return optimizer
+        return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, self.settings.lr_decay)]
+
+
+class Classification(Learner):
+    """Cross-entropy, judged by accuracy; where the task says so, by the area under the curve, too."""
+
+    class_weights: Tensor
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        classes = len(task.class_names or ())
+        self.accuracy, self.other_accuracy = (MulticlassAccuracy(classes, average="micro") for _ in range(2))
+        self.confusion = MulticlassConfusionMatrix(classes)
+        self.auc = MulticlassAUROC(classes) if "test_auc" in task.scores else None
+        self.register_buffer("class_weights", torch.ones(classes), persistent=False)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy of the class scores."""
+        return F.cross_entropy(self.model(x).float(), y, self.class_weights if self.settings.balanced else None)
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Accuracy, loss, and the area under the curve."""
+        found = {"test_accuracy": metrics["test/accuracy"], "test_loss": metrics["test/loss"]}
+        if "other" in self.task.tests:
+            found["other_accuracy"] = metrics["other/accuracy"]
+        return found if self.auc is None else {**found, "test_auc": self.auc.compute().item()}
+
+    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
+        x, y = batch
+        scores = self.model(x).float()
+        accuracy = self.other_accuracy if split == "other" else self.accuracy
+        accuracy(scores, y)
+        loss = F.cross_entropy(scores, y)
+        self.log(f"{split}/accuracy", accuracy, on_step=False, on_epoch=True, add_dataloader_idx=False)
+        self.log(f"{split}/loss", loss, on_epoch=True, batch_size=len(y), sync_dist=True, add_dataloader_idx=False)
+        return scores
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """Accuracy and loss."""
+        self._evaluate(batch, "validation")
+
+    def on_test_start(self) -> None:
+        """Start counting anew."""
+        self.confusion.reset()
+        if self.auc is not None:
+            self.auc.reset()
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Accuracy, loss and the confusion matrix; of another split, the accuracy."""
+        scores = self._evaluate(batch, self.task.tests[dataloader_idx])
+        if dataloader_idx > 0:
+            return
+        self.confusion.update(scores, batch[1])
+        if self.auc is not None:
+            self.auc.update(scores, batch[1])
+
+
+class Regression(Learner):
+    """Numbers; errors are measured in standard deviations of the training targets."""
+
+    deviations: Tensor
+
+    def __init__(self, task: Task, deviations: Sequence[float]) -> None:
+        super().__init__(task)
+        self.register_buffer("deviations", torch.tensor(deviations), persistent=False)
+
+    def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """The mean square error."""
+        return ((self.model(x).float() - y) / self.deviations).square().mean()
+
+    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+        self.log(f"{split}/mse", self.task_loss(*batch), on_epoch=True, batch_size=len(batch[1]), sync_dist=True)
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """The mean square error."""
+        self._evaluate(batch, "validation")
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """The mean square error."""
+        self._evaluate(batch, "test")
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The root mean square error."""
+        return {"test_rmse": math.sqrt(metrics["test/mse"])}

@@ -1,0 +1,175 @@
+"""Brings many runs to their end, in processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+from torch import nn
+
+from pscnn._files import write_whole
+from pscnn._processes import in_processes
+from pscnn.training._ray import in_ray
+from pscnn.training._run import read_task
+from pscnn.training._settings import ConfigError, Settings
+from pscnn.training._store import Store, run_lock
+from pscnn.training._task import make_settings, task_type
+
+ENGINES = ("local", "ray")
+ATTEMPTS = 3
+"""How often a run is begun whose process was killed."""
+_BUSY = "busy"
+Draw = Callable[[nn.Module], Any]
+Outcome = dict[str, Any] | BaseException
+
+
+def run_missing(
+    runs: Sequence[Settings],
+    store: Store,
+    *,
+    workers: int | None = None,
+    data_dir: str | Path | None = None,
+    accelerator: str = "auto",
+    engine: str = "local",
+    gpus: float = 0,
+    draw: Draw | None = None,
+    on_done: Callable[[Settings, Outcome], None] = lambda settings, result: None,
+) -> dict[Settings, Outcome]:
+    """Run what is not finished; what fails is recorded and the others go on.
+
+    Small networks leave a GPU idle most of the time: other processes fill the gaps. Runs on which another runner works
+    are left to it, and read when it is done; should it be killed, they are taken over. If a process is killed, for
+    instance for want of memory, its run and those beside it are continued.
+
+    Args:
+        runs: What should be there in the end.
+        store: Where.
+        workers: Processes; one per core by default. On a GPU several small runs share it. Ray decides for itself.
+        data_dir: Data folder.
+        accelerator: "auto", "cpu" or "gpu".
+        engine: "local", processes of this machine, or "ray", the machines of a Ray cluster, which must share the store
+            and the data folder.
+        gpus: With Ray, GPUs per run; a fraction lets several share one.
+        draw: As for ``train``; a function of a module, since processes must be able to import it.
+        on_done: Called with each run and its result, or why it failed.
+
+    Returns:
+        Every run with its result, or the exception that ended it.
+    """
+    if engine not in ENGINES:
+        raise ConfigError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
+    where, data = Store(store.root.absolute(), store.name), None if data_dir is None else Path(data_dir).absolute()
+    results: dict[Settings, Outcome] = {}
+
+    def done(settings: Settings, outcome: Outcome) -> None:
+        results[settings] = outcome
+        on_done(settings, outcome)
+
+    left = []
+    for settings in runs:
+        found = where.result(settings)
+        if found is None:
+            left.append(settings)
+        else:
+            done(settings, found)
+    for attempt in range(ATTEMPTS):
+        jobs, left = _jobs(left), []
+
+        def keep(number: int, outcome: Any, jobs: Any = jobs, again: Any = left, attempt: int = attempt) -> None:
+            own = outcome if isinstance(outcome, list) else [outcome] * len(jobs[number])
+            for settings, one in zip(jobs[number], own, strict=True):
+                if one == _BUSY or (isinstance(one, BrokenProcessPool) and attempt < ATTEMPTS - 1):
+                    again.append(settings)
+                else:
+                    done(settings, one)
+
+        if jobs:
+            arguments = [
+                ([s.to_dict() for s in job], where.root, where.name, data, accelerator, draw, attempt > 0)
+                for job in jobs
+            ]
+            if engine == "ray":
+                in_ray(_run, arguments, keep, gpus=gpus)
+            else:
+                in_processes(_run, arguments, min(workers or os.cpu_count() or 1, len(jobs)), keep)
+    return {settings: results[settings] for settings in runs}
+
+
+def _jobs(runs: Sequence[Settings]) -> list[list[Settings]]:
+    """What one process does at once: a run, or all seeds of one if their networks can be stacked."""
+    jobs: dict[Any, list[Settings]] = {}
+    for settings in runs:
+        stacked = task_type(settings.task).stacked
+        jobs.setdefault(replace(settings, seed=0) if stacked else settings, []).append(settings)
+    return list(jobs.values())
+
+
+def _run(
+    values: list[dict[str, Any]],
+    root: Path,
+    name: str | None,
+    data_dir: Path | None,
+    accelerator: str,
+    draw: Draw | None,
+    wait: bool,
+) -> list[Any]:
+    """Bring runs to their end, from where they are: their results, or ``_BUSY`` where another process works on one.
+
+    Args:
+        values: The settings of each.
+        root: Folder of the store.
+        name: Its name for folders.
+        data_dir: Data folder.
+        accelerator: "auto", "cpu" or "gpu".
+        draw: As for ``train``.
+        wait: Whether to wait for the other process instead.
+    """
+    from pscnn.training._fit import train
+    from pscnn.training._stacked import train_stacked
+
+    store = Store(root, name)
+    folders = [store.start(make_settings(one)) for one in values]
+    results: dict[Path, Any] = dict.fromkeys(folders, _BUSY)
+    with contextlib.ExitStack() as locks:
+        held = []
+        for folder in folders:
+            with contextlib.suppress(Timeout):
+                locks.enter_context(run_lock(folder).acquire(timeout=-1 if wait else 0))
+                held.append(folder)
+        missing = []
+        for folder in held:
+            if (folder / "result.json").exists():
+                results[folder] = json.loads((folder / "result.json").read_text())
+            else:
+                (folder / "failure.json").unlink(missing_ok=True)
+                missing.append(folder)
+        try:
+            if missing and read_task(missing[0]).stacked:
+                results |= dict(zip(missing, train_stacked(missing), strict=True))
+            else:
+                for folder in missing:
+                    results[folder] = train(folder, data_dir, accelerator=accelerator, progress=False, draw=draw)
+        except Exception as error:
+            for folder in missing:
+                _record(folder, error)
+            raise
+    return [results[folder] for folder in folders]
+
+
+def _record(folder: Path, error: Exception) -> None:
+    text = {
+        "error": f"{type(error).__name__}: {error}",
+        "traceback": traceback.format_exc(),
+        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+    with contextlib.suppress(OSError):  # the disk may be what failed
+        write_whole(folder / "failure.json", json.dumps(text, indent=2) + "\n")

@@ -1,0 +1,231 @@
+"""Settings: everything that defines a run, with defaults, checked by type, range and applicability."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, get_type_hints
+
+import yaml
+
+from pscnn._errors import PscnnError
+from pscnn.groups import Group, parse
+
+SECTIONS = ("task", "network", "density", "optimiser", "run")
+"""What a setting belongs to; options of the command line are shown in these groups."""
+PRECISIONS = ("fp32", "tf32", "bf16")
+ALIGNMENTS = ("soft", "exact", "construction")
+"""By the alignment error in the loss; by ``pscnn.align`` after every epoch; by positive definite coefficients."""
+
+
+class ConfigError(PscnnError, ValueError):
+    """A setting is unknown or has a value that cannot be used."""
+
+
+def setting(default: Any, text: str = "", **limits: Any) -> Any:
+    """A field of a ``Settings`` class.
+
+    A subclass that gives an inherited setting another default keeps its text and limits unless it gives new ones.
+
+    Args:
+        default: Its value if none is given; None stands for one that depends on other settings.
+        text: What it is, for the help.
+        limits: ``section``, one of ``SECTIONS``; ``choices``, the values allowed; ``least`` and ``most``, the bounds,
+            included; ``positive=True`` for numbers above zero.
+    """
+    return field(default=default, metadata={**({"text": text} if text else {}), **limits})
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of one setting of a class."""
+
+    name: str
+    kind: type
+    default: Any
+    text: str = ""
+    section: str = "task"
+    choices: tuple[Any, ...] | None = None
+    least: float | None = None
+    most: float | None = None
+    positive: bool = False
+
+    def check(self, value: Any) -> Any:
+        """The value as its type, or an error that says what was expected."""
+        if value is None and self.default is None:
+            return None
+        if self.kind is float:
+            value = _as_float(value)
+        elif self.kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is not self.kind:
+            raise ConfigError(f"{self.name} must be of type {self.kind.__name__}, got {value!r}")
+        if self.choices is not None and value not in self.choices:
+            raise ConfigError(f"{self.name} must be one of {', '.join(map(str, self.choices))}, got {value!r}")
+        wanted = self._range(value)
+        if wanted:
+            raise ConfigError(f"{self.name} must {wanted}, got {value}")
+        return value
+
+    def _range(self, value: Any) -> str:
+        """What a number that is out of range should do."""
+        if not isinstance(value, int | float):
+            return ""
+        if not math.isfinite(value):
+            return "be a finite number"
+        low = not value > 0 if self.positive else self.least is not None and value < self.least
+        if not low and (self.most is None or value <= self.most):
+            return ""
+        if self.most is None:
+            return "be positive" if self.positive else f"be {self.least} or more"
+        return f"lie in (0, {self.most:g}]" if self.positive else f"lie between {self.least:g} and {self.most:g}"
+
+
+def _as_float(value: Any) -> Any:
+    """Whole numbers, and what YAML takes for text, such as 1e-3."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return value
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return value
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings that all runs have. One subclass per task adds its own.
+
+    Attributes:
+        task: The task's name.
+        removed: Settings that stored runs of earlier versions have and that had no effect, with their values.
+    """
+
+    task: ClassVar[str] = ""
+    removed: ClassVar[Mapping[str, Any]] = {}
+    with_densities: ClassVar[tuple[str, ...]] = ("p-scnn", "pe-mlp")
+    """Methods that use the settings of densities."""
+
+    method: str = setting("p-scnn", "How layers are built.", section="network")
+    group: str = setting("O(2)", "The group H, such as C(4), D(4), SO(2), O(2).", section="network")
+    bandlimit: int = setting(2, "L, the highest frequency of the densities.", section="density", least=0, most=32)
+    alignment: str = setting(
+        "soft", "How densities are aligned: by a loss, after every epoch, or always.", section="density",
+        choices=ALIGNMENTS,
+    )
+    align_weight: float = setting(5.0, "Weight of the alignment error (soft alignment).", section="density", least=0)
+    kl_weight: float = setting(3.0, "Weight of the KL divergence between consecutive layers.", section="density", least=0)
+    uniform_first: bool = setting(False, "Add the KL divergence of the first density to uniform.", section="density")
+    epochs: int = setting(50, "Passes over the training data.", section="optimiser", least=1, most=10**6)
+    batch_size: int = setting(256, "Examples per step and process.", section="optimiser", least=2, most=10**6)
+    lr: float = setting(5e-4, "Learning rate of Adam.", section="optimiser", positive=True)
+    lr_decay: float = setting(1.0, "Factor of the learning rate after every epoch.", section="optimiser", positive=True)
+    weight_decay: float = setting(0.0, "On everything but the densities.", section="optimiser", least=0)
+    seed: int = setting(0, "Seeds weights, data and order.", section="run", least=0, most=2**32 - 1)
+
+    @property
+    def dimension(self) -> int | None:
+        """Of the space on which the group acts; None if both will do."""
+        return None
+
+    @property
+    def parsed_group(self) -> Group:
+        """The group H."""
+        return parse(self.group)
+
+    @classmethod
+    def options(cls) -> dict[str, Option]:
+        """All settings, in the order of the sections."""
+        return _options(cls)
+
+    def fill(self) -> None:
+        """Replace None by the value that it stands for, with ``assign``."""
+
+    def check(self) -> None:
+        """Raise a ``ConfigError`` if settings do not go together."""
+
+    def assign(self, name: str, value: Any) -> None:
+        """Set a setting; only while the object is made."""
+        object.__setattr__(self, name, value)
+
+    def __post_init__(self) -> None:
+        options = self.options()
+        for name, option in options.items():
+            self.assign(name, option.check(getattr(self, name)))
+        self.fill()
+        try:
+            group = self.parsed_group
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if self.dimension not in (None, group.dimension):
+            kind = "the plane" if self.dimension == 2 else "space, such as SO(3)"
+            raise ConfigError(f"{self.task} needs a group of {kind}, got {group.name}")
+        self.assign("group", group.name)
+        for name, option in options.items():
+            if not self.uses(name) and getattr(self, name) != option.default:
+                methods = " or ".join(m for m in self.with_densities if m in (options["method"].choices or (m,)))
+                raise ConfigError(f"{name} has no effect with method {self.method}: it is for {methods}")
+        self.check()
+
+    @classmethod
+    def uses_of(cls, method: str, name: str) -> bool:
+        """Whether a method uses a setting."""
+        return cls.options()[name].section != "density" or method in cls.with_densities
+
+    def uses(self, name: str) -> bool:
+        """Whether a setting has an effect."""
+        return self.uses_of(self.method, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings by name, the task first."""
+        return {"task": self.task, **dataclasses.asdict(self)}
+
+    def differing(self) -> dict[str, Any]:
+        """The settings that are not the defaults; they identify a run."""
+        open_ones = {name: None for name, option in self.options().items() if option.default is None}
+        usual = dataclasses.replace(self, **open_ones)
+        out = {}
+        for name, option in self.options().items():
+            default = getattr(usual, name) if option.default is None else option.default
+            if getattr(self, name) != default:
+                out[name] = getattr(self, name)
+        return out
+
+
+@cache
+def _options(cls: type[Settings]) -> dict[str, Option]:
+    hints = get_type_hints(cls)
+    known: dict[str, dict[str, Any]] = {}
+    for parent in reversed(cls.__mro__):
+        for name, one in vars(parent).get("__dataclass_fields__", {}).items():
+            known.setdefault(name, {}).update(one.metadata)
+    out = {}
+    for one in dataclasses.fields(cls):
+        out[one.name] = Option(one.name, hints[one.name], one.default, **known[one.name])
+    return dict(sorted(out.items(), key=lambda item: SECTIONS.index(item[1].section)))
+
+
+@dataclass(frozen=True)
+class TrainerSettings(Settings):
+    """The settings of runs that are trained epoch by epoch, with validation."""
+
+    select: str = setting("best", "Which epoch to test: best on validation data, or last.", section="optimiser", choices=("best", "last"))
+    precision: str = setting("fp32", "Of the arithmetic.", section="run", choices=PRECISIONS)
+    compile: bool = setting(False, "Compile the training step (pays on long runs on a GPU).", section="run")
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """Settings from a YAML file, not yet checked."""
+    path = Path(path)
+    try:
+        values = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ConfigError(f"{path} must hold settings such as 'epochs: 50', got {type(values).__name__}")
+    return values

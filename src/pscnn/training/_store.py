@@ -1,0 +1,206 @@
+"""Where runs are: each in a folder that is named by what differs from the defaults."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock, Timeout
+
+from pscnn.training._run import RunError, describe
+from pscnn.training._settings import ConfigError, Settings
+from pscnn.training._task import former_names, read_settings, task_of
+
+State = Literal["finished", "running", "started", "failed", "new"]
+LONGEST = 120
+"""Characters of a folder's name that tell settings; more are replaced by a digest."""
+
+
+def run_name(settings: Settings) -> str:
+    """Method, group, variant and seed, and whatever else differs from the defaults.
+
+    Example:
+        >>> from pscnn.tasks import DoubleDigitSettings
+        >>> run_name(DoubleDigitSettings(symmetry="C4", lr=0.001, compile=True))
+        'p-scnn-O2-C4-lr=0.001-compile=true-seed0'
+    """
+    task = task_of(settings)
+    words = [_family(settings), task.variant]
+    rest = {k: v for k, v in settings.differing().items() if k not in ("method", "group", "seed", *task.named)}
+    text = "-".join(f"{name}={json.dumps(value) if not isinstance(value, str) else value}" for name, value in rest.items())
+    if len(text) > LONGEST:
+        text = hashlib.sha256(text.encode()).hexdigest()[:8]
+    name = "-".join([*words, *([text] if text else []), f"seed{settings.seed}"])
+    return re.sub(r"[^\w.=,@+-]+", "_", name)
+
+
+def _family(settings: Settings) -> str:
+    """Method and group."""
+    return f"{settings.method}-{re.sub('[()]', '', settings.group)}"
+
+
+def run_lock(folder: Path) -> FileLock:
+    """Held by whoever works on a run. It ends with its process, and can be taken again within it."""
+    folder = folder.resolve()
+    return FileLock(folder.with_name(f".{folder.name}.lock"), is_singleton=True)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a run's lock, or say that somebody does."""
+    try:
+        lock = run_lock(folder).acquire(timeout=0)
+    except Timeout:
+        raise RunError(f"another process works on {folder}: wait for it, or stop it") from None
+    except OSError as error:
+        raise RunError(f"cannot write into {folder.parent}: {error.strerror}") from None
+    with lock:
+        yield
+
+
+class Store:
+    """A folder of runs. Several runners can share it: whoever works on a run holds its lock.
+
+    Args:
+        root: The folder.
+        name: What the runs' folders are called instead of what differs from the defaults; the seed is added.
+    """
+
+    def __init__(self, root: str | Path, name: str | None = None) -> None:
+        if name is not None and (Path(name).name != name or "\0" in name):
+            raise RunError(f"the name of a run is that of one folder, got {name!r}. Choose where it is with --runs")
+        self.root, self.name = Path(root), name
+        self._rates: dict[tuple[str, str], float | None] = {}
+        self._others: dict[str, dict[Settings, Path]] = {}
+        self._places: dict[Settings, Path] = {}
+
+    def folder(self, settings: Settings) -> Path:
+        """Where the run of some settings is or will be."""
+        if settings in self._places:
+            return self._places[settings]
+        name = run_name(settings) if self.name is None else f"{self.name}-seed{settings.seed}"
+        place = self.root / settings.task
+        for number in range(1, 10_000):
+            folder = place / _numbered(name, number)
+            if not (folder / "config.yaml").exists():
+                break
+            if _settings_of(folder) == settings:
+                self._places[settings] = folder  # a run keeps its settings
+                return folder
+        # Earlier versions called them otherwise.
+        return (self._known(settings.task).get(settings) if self.name is None else None) or folder
+
+    def _known(self, task: str) -> dict[Settings, Path]:
+        """The runs whose folders have other names than today's."""
+        if task not in self._others:
+            places = [self.root / name for name in (task, *former_names(task))]
+            found = {_settings_of(p.parent): p.parent for place in places for p in place.glob("*/config.yaml")}
+            self._others[task] = {
+                settings: folder
+                for settings, folder in found.items()
+                if settings is not None and not folder.name.startswith(run_name(settings))
+            }
+        return self._others[task]
+
+    def start(self, settings: Settings) -> Path:
+        """Make a run's folder with its settings and versions, unless it has one, and return it."""
+        folder = self.folder(settings)
+        if not (folder / "config.yaml").exists():
+            _make(folder)
+            describe(folder, settings)
+        return folder
+
+    def lock(self, settings: Settings) -> FileLock:
+        """Held by whoever works on a run."""
+        folder = self.folder(settings)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return run_lock(folder)
+
+    def state(self, settings: Settings) -> State:
+        """How far a run is."""
+        folder = self.folder(settings)
+        if (folder / "result.json").exists():
+            return "finished"
+        lock = run_lock(folder)
+        if Path(lock.lock_file).exists():
+            try:
+                with lock.acquire(timeout=0):
+                    pass
+            except Timeout:
+                return "running"
+        if (folder / "failure.json").exists():
+            return "failed"
+        return "started" if (folder / "metrics.jsonl").exists() else "new"
+
+    def result(self, settings: Settings) -> dict[str, Any] | None:
+        """The result of a finished run; None for others."""
+        return _read(self.folder(settings) / "result.json")
+
+    def failure(self, settings: Settings) -> str | None:
+        """Why a run failed."""
+        found = _read(self.folder(settings) / "failure.json")
+        return None if found is None else str(found["error"])
+
+    def code(self, settings: Settings) -> str | None:
+        """The version, and if known the revision, with which a run was started."""
+        found = _read(self.folder(settings) / "environment.json")
+        if found is None:
+            return None
+        return str(found["versions"]["pscnn"]) + (f" ({found['git'][:10]})" if found["git"] else "")
+
+    def estimate(self, settings: Settings) -> float | None:
+        """Seconds that a run may take: as finished ones of its task, method and group took per epoch, if any."""
+        key = settings.task, _family(settings)
+        if key not in self._rates:  # a plan asks for hundreds of runs
+            results = map(_read, (self.root / key[0]).glob(f"{key[1]}-*/result.json"))
+            rates = [one["seconds"] / one["epochs"] for one in results if one is not None]
+            self._rates[key] = statistics.mean(rates) if rates else None
+        rate = self._rates[key]
+        return None if rate is None else settings.epochs * rate
+
+
+def start(settings: Settings, root: str | Path = "runs", name: str | None = None) -> Path:
+    """The folder of a run, made with its settings and versions if it is not there."""
+    return Store(root, name).start(settings)
+
+
+def new_folder(root: str | Path, name: str) -> Path:
+    """A folder that did not exist: ``root/name``, or with a number behind it."""
+    root = Path(root)
+    for number in range(1, 10_000):
+        folder = root / _numbered(name, number)
+        if not folder.exists():
+            _make(folder)
+            return folder
+    raise RunError(f"{root} holds too many folders named {name}")
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make the folder {folder}: {error.strerror}. Choose another with --runs") from None
+
+
+def _settings_of(folder: Path) -> Settings | None:
+    try:
+        return read_settings(folder / "config.yaml")
+    except ConfigError:
+        return None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(path.read_text()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,187 @@
+"""A task: what its data, network, loss and metric are. The engine knows no more of it than this."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from torch import Tensor, nn
+
+from pscnn.densities import Regularization, regularization
+from pscnn.training._settings import ConfigError, Settings, read_yaml
+
+if TYPE_CHECKING:
+    from pscnn.data.own import About
+    from pscnn.training._learner import Learner
+
+
+class Metric(NamedTuple):
+    """What is measured on validation and test data."""
+
+    name: str
+    more_is_better: bool
+
+
+class Task(ABC):
+    """What a run is about. One subclass per task, in ``pscnn.tasks``, made with its settings.
+
+    Attributes:
+        settings_type: Its settings.
+        named: The settings that ``variant`` tells.
+        evaluation_batch: Examples at once when nothing is learnt.
+        adamw: Whether weights decay apart from the gradient, as in AdamW, or as a part of it, as in Adam.
+        square_penalty: Whether a method's own penalty enters the loss squared, as in the forecasting literature's code.
+        stacked: Whether networks are so small that all seeds are trained at once, their weights stacked.
+    """
+
+    settings_type: ClassVar[type[Settings]]
+    named: ClassVar[tuple[str, ...]] = ()
+    evaluation_batch: ClassVar[int] = 500
+    adamw: ClassVar[bool] = True
+    square_penalty: ClassVar[bool] = False
+    stacked: ClassVar[bool] = False
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+
+    @property
+    @abstractmethod
+    def variant(self) -> str:
+        """Which of the task's variants, in a word or two, for tables and names of folders."""
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The network."""
+
+    @abstractmethod
+    def load(self, folder: str | Path | None) -> Mapping[str, Any]:
+        """The splits "train", "validation" and those to test on.
+
+        Args:
+            folder: Data folder.
+        """
+
+    def learner(self) -> Learner:
+        """What trains and tests the network."""
+        from pscnn.training._learner import Classification
+
+        return Classification(self)
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """How wrong a network is about a batch; for tasks whose learner does not define it."""
+        raise NotImplementedError
+
+    def measure(self, model: nn.Module, splits: Mapping[str, Any]) -> dict[str, Any]:
+        """The results of a trained network; for stacked tasks."""
+        raise NotImplementedError
+
+    @property
+    def metric(self) -> Metric:
+        """What validation data are judged by."""
+        return Metric("accuracy", True)
+
+    @property
+    def scores(self) -> Mapping[str, str]:
+        """The results of a test that tables show, with their labels; the first is the one that counts."""
+        return {"test_accuracy": "test accuracy"}
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Splits to test on; the first is the one that counts."""
+        return ("test",)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes, if there are classes."""
+        return None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one input of the network."""
+        raise NotImplementedError
+
+    @property
+    def files(self) -> About | None:
+        """How files of examples are read for the network; None if it takes none."""
+        return None
+
+    def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of some rows of a split, on their device; a seed for whatever is random about them."""
+        return split.images(rows, seed), split.labels[rows]
+
+    def regularization(self, model: nn.Module) -> Regularization:
+        """The alignment error and the KL divergence of a network's densities."""
+        return regularization(model, uniform_first=self.settings.uniform_first)
+
+
+_MODULES: dict[str, str] = {}
+_ALIASES: dict[str, str] = {}
+
+
+def add_tasks(modules: Mapping[str, str], aliases: Mapping[str, str] | None = None) -> None:
+    """Make tasks known.
+
+    Args:
+        modules: For every task's name its class, as "module:class"; the module is imported when the task is asked for.
+        aliases: Names of earlier versions, with those of today.
+    """
+    _MODULES.update(modules)
+    _ALIASES.update(aliases or {})
+
+
+def task_names() -> list[str]:
+    """The names of all tasks."""
+    importlib.import_module("pscnn.tasks")  # as codecs.lookup imports encodings: tasks are plugins of the engine
+    return list(_MODULES)
+
+
+def former_names(name: str) -> list[str]:
+    """What a task was called in earlier versions."""
+    return [old for old, new in _ALIASES.items() if new == name]
+
+
+def task_type(name: str) -> type[Task]:
+    """The class of a task."""
+    names = task_names()
+    name = _ALIASES.get(name, name)
+    if name not in names:
+        raise ConfigError(f"unknown task {name!r}: use one of {', '.join(names)}")
+    module, _, cls = _MODULES[name].partition(":")
+    found: type[Task] = getattr(importlib.import_module(module), cls)
+    return found
+
+
+def task_of(settings: Settings) -> Task:
+    """The task with some settings."""
+    return task_type(settings.task)(settings)
+
+
+def make_settings(values: Mapping[str, Any]) -> Settings:
+    """Settings by name, with "task" among them, as checked settings; an unknown name is an error.
+
+    What earlier versions stored is understood: "experiment" instead of "task", names of tasks then, and settings that
+    had no effect.
+    """
+    values = dict(values)
+    name = values.pop("task", values.pop("experiment", None))
+    if name is None:
+        raise ConfigError(f"name a task: one of {', '.join(task_names())}")
+    if not isinstance(name, str):
+        raise ConfigError(f"task must be one of {', '.join(task_names())}, got {name!r}")
+    make = task_type(name).settings_type
+    known = make.options()
+    values = {k: v for k, v in values.items() if k in known or k not in make.removed or make.removed[k] != v}
+    for given in values:
+        if given not in known:
+            others = [task for task in task_names() if given in task_type(task).settings_type.options()]
+            have = f"{', '.join(others)} {'have' if len(others) > 1 else 'has'} it" if others else "no task has it"
+            raise ConfigError(f"{make.task} has no setting {given!r} ({have}); it has {', '.join(known)}")
+    return make(**values)
+
+
+def read_settings(path: str | Path) -> Settings:
+    """The settings of a run, from its file."""
+    return make_settings(read_yaml(path))
