@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pscnn import groups, nn, testing
-from pscnn._equivariance import LayerError, equivariance_error, layer_errors
-from pscnn._regularization import Regularization, align, likelihoods, regularization
+from pscnn.densities import (
+    LayerError,
+    Regularization,
+    align,
+    equivariance_error,
+    layer_errors,
+    likelihoods,
+    regularization,
+)
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType
 from pscnn.report import summary

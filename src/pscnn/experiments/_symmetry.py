@@ -17,8 +17,8 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn._regularization import align, likelihoods, regularization
 from pscnn._types import AnyArray, Array
+from pscnn.densities import align, likelihoods, regularization
 from pscnn.groups import O2, SO2, SO3, Group
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType

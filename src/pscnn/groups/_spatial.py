@@ -24,6 +24,14 @@ def quaternion_rotation(quaternions: Array) -> Array:
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
+def axis_angle(axes: Array, angle: float) -> Array:
+    """Rotations about axes (N, 3) of unit length by an angle in radians, shape (N, 3, 3) (Rodrigues' formula)."""
+    x, y, z = axes.T
+    zero = np.zeros_like(x)
+    cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], 1).reshape(-1, 3, 3)
+    return np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
+
+
 def rotation_to(points: Array) -> Array:
     """Rotations that take the z axis to the given unit vectors, shape (N, 3) to (N, 3, 3)."""
     x, y, z = points.T

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._equivariance import LayerError, layer_errors
 from pscnn._extras import require
-from pscnn._regularization import likelihoods
 from pscnn._types import AnyArray, Array
+from pscnn.densities import LayerError, layer_errors, likelihoods
 from pscnn.groups import MIRROR, Group, rotation
 from pscnn.likelihood import Likelihood
 from pscnn.nn import SteerableMap

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from pscnn._extras import require
-from pscnn._regularization import likelihoods
 from pscnn._types import Array
+from pscnn.densities import likelihoods
 from pscnn.groups import MIRROR, Axial, Group, PlanarGroup, rotation
 from pscnn.likelihood import Likelihood
 from pscnn.report._spheres import sphere_figure

@@ -14,6 +14,7 @@ import numpy as np
 from pscnn import training
 from pscnn._types import Array
 from pscnn.data import own
+from pscnn.densities import KEPT, layer_summaries
 from pscnn.experiments import DISCOVER_METHODS, Store
 from pscnn.experiments._discover import (
     Choice,
@@ -25,7 +26,6 @@ from pscnn.experiments._discover import (
 )
 from pscnn.experiments._tables import spread
 from pscnn.report._html import _svg, html_report
-from pscnn.report._summary import KEPT, layer_summaries
 from pscnn.training import OwnConfig
 
 LABELS = {"scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)", "cnn": "plain CNN"}

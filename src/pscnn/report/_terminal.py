@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import nn
 
-from pscnn._regularization import likelihoods
+from pscnn.densities import likelihoods
 from pscnn.report._density import density_curves, planar
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassConfusionMatrix
 
 from pscnn import models
-from pscnn._regularization import align, likelihoods
+from pscnn.densities import align, likelihoods
 from pscnn.nn import expand_once
 from pscnn.training._config import Config, DoubleDigitConfig, FlowConfig, OwnConfig
 from pscnn.training._released import regularization_with

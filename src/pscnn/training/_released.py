@@ -7,7 +7,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor, nn
 
-from pscnn._regularization import Regularization, likelihoods, regularization
+from pscnn.densities import Regularization, likelihoods, regularization
 
 SWITCHES = ("sampling", "alignment", "first-kl", "gate-bias", "statistics", "basis", "artefact", "overlap")
 """Densities, losses, network, data; ``docs/reproduce.md`` says what each is."""

@@ -31,7 +31,7 @@ from torch import nn
 
 from pscnn._errors import PscnnError
 from pscnn._files import write_whole
-from pscnn._regularization import likelihoods
+from pscnn.densities import likelihoods
 from pscnn.training._config import Config, ConfigError
 from pscnn.training._data import Data
 from pscnn.training._lock import run_lock

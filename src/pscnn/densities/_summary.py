@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from pscnn._regularization import likelihoods
 from pscnn._types import Array
-from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, rotation
+from pscnn.densities._regularization import likelihoods
+from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, axis_angle, rotation
 from pscnn.likelihood import Likelihood
-from pscnn.report._spheres import axis_angle
 
 KEPT = 0.8
 """A subgroup counts as kept if the density is nowhere on it below this share of its maximum on H."""
