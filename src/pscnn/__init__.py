@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from pscnn import groups, nn, testing
-from pscnn._equivariance import LayerError, equivariance_error, layer_errors
-from pscnn._regularization import Regularization, align, likelihoods, regularization
-from pscnn.likelihood import Likelihood
-from pscnn.nn import FieldType
-from pscnn.report import summary
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pscnn import densities, groups, nn, testing
+    from pscnn._errors import PscnnError
+    from pscnn._extras import MissingExtraError
+    from pscnn.densities import (
+        LayerError,
+        Regularization,
+        align,
+        equivariance_error,
+        layer_errors,
+        likelihoods,
+        regularization,
+        summary,
+    )
+    from pscnn.likelihood import Likelihood
+    from pscnn.nn import FieldType
 
 __version__ = "0.1.0"
 
@@ -15,8 +28,11 @@ __all__ = [
     "FieldType",
     "LayerError",
     "Likelihood",
+    "MissingExtraError",
+    "PscnnError",
     "Regularization",
     "align",
+    "densities",
     "equivariance_error",
     "groups",
     "layer_errors",
@@ -26,3 +42,21 @@ __all__ = [
     "summary",
     "testing",
 ]
+_HOMES = {"FieldType": "nn", "Likelihood": "likelihood", "MissingExtraError": "_extras", "PscnnError": "_errors"}
+_ROOMS = (
+    *("groups", "kernels", "likelihood", "nn", "densities", "models", "testing"),
+    *("data", "training", "experiments", "report"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: the mathematics of ``pscnn.groups`` must not take the seconds that torch takes."""
+    if name in _ROOMS:
+        return importlib.import_module(f"pscnn.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"pscnn.{_HOMES.get(name, 'densities')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

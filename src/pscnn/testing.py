@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pscnn._equivariance import equivariance_error
 from pscnn._types import ArrayLike
+from pscnn.densities import equivariance_error
 from pscnn.nn import FieldType
 
 __all__ = ["assert_equivariant"]

@@ -25,7 +25,7 @@ def element(group: Group) -> st.SearchStrategy[np.ndarray]:
         quaternions = st.tuples(part, part, part, part).map(np.array).filter(lambda q: np.linalg.norm(q) > 0.1)
         rotations = quaternions.map(lambda q: quaternion_rotation(q[None])[0])
         flip = -np.eye(3)
-    if not group.reflections:
+    if not group.has_reflections:
         return rotations
     return st.tuples(rotations, st.booleans()).map(lambda pair: pair[0] @ flip if pair[1] else pair[0])
 
@@ -39,7 +39,7 @@ def haar(group: Group) -> tuple[np.ndarray, np.ndarray]:
         angles = 0.1 + 2 * np.pi * np.arange(101) / 101
         elements = Rotation.from_rotvec(angles[:, None] * axis).as_matrix()
         planar = group.planar if isinstance(group, Axial) else group
-        if planar.reflections:
+        if planar.has_reflections:
             normal = np.cross(axis, [0.6, 0.8, 0.0] if abs(axis[2]) > 0.5 else [0.0, 0.0, 1.0])
             normal /= np.linalg.norm(normal)
             mirror = np.eye(3) - 2 * np.outer(normal, normal)
@@ -49,7 +49,7 @@ def haar(group: Group) -> tuple[np.ndarray, np.ndarray]:
         elements = elements[:, : group.dimension, : group.dimension]
     else:
         elements = Rotation.random(6000, np.random.default_rng(11)).as_matrix()
-        if group.reflections:
+        if group.has_reflections:
             elements = np.concatenate([elements, -elements])
     return elements, np.full(len(elements), 1 / len(elements))
 

@@ -7,8 +7,8 @@ from helpers import random_likelihood
 
 import pscnn
 from pscnn import FieldType, Likelihood, nn
-from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, rotation
-from pscnn.report import agreement, degree_figure, layer_summaries, plane_elements
+from pscnn.groups import MIRROR, O2, SO2, SO3, C, D, Group, rotation
+from pscnn.report import agreement, degree_figure, plane_elements
 
 
 def layer(group: Group, likelihood: Likelihood) -> torch.nn.Sequential:
@@ -48,34 +48,3 @@ def test_figures_have_a_row_per_layer_and_a_column_per_domain(group: Group) -> N
     assert [axis.get_title() for axis in panels] == wanted
     with pytest.raises(ValueError, match="no learnt densities"):
         degree_figure(torch.nn.Linear(1, 1), torch.randn(1, 1))
-
-
-def named(**likelihoods: Likelihood) -> torch.nn.ModuleDict:
-    return torch.nn.ModuleDict(likelihoods)
-
-
-def test_the_best_mirror_is_found() -> None:
-    line = rotation(np.radians(2 * 30)) @ -MIRROR  # keeps the line at 30°
-    np.testing.assert_allclose(line @ [np.cos(np.pi / 6), 0.5], [np.cos(np.pi / 6), 0.5], atol=1e-12)
-    lam = Likelihood(O2(), 2, initial=lambda h: 2 * np.einsum("nij,ij->n", h, line) + np.einsum("nii->n", h))
-    (row,) = layer_summaries(named(conv=lam))
-    assert "mirror line at 30°" in row.degrees
-
-
-@pytest.mark.parametrize("group", [SO3(), O3()], ids=lambda g: g.name)
-def test_the_best_axis_is_found(group: Group) -> None:
-    lam = Likelihood(group, 2, initial=lambda h: 3 * h[:, 0, 0])  # all rotations about x keep x
-    (row,) = layer_summaries(named(conv=lam))
-    assert row.degrees["rotations about (1.00, 0.00, 0.00)"] == pytest.approx(1, abs=1e-3)
-
-
-def test_the_verdict_names_what_is_lost_regained_and_misaligned() -> None:
-    H = SO2()
-    peaked = Likelihood(H, 1, initial=lambda h: 2 * h[:, 0, 0])
-    shifted = Likelihood(H, 1, initial=lambda h: 2 * h[:, 1, 0])
-    assert pscnn.summary(named(a=Likelihood(H))).endswith("Equivariance is kept in every layer.")
-    text = pscnn.summary(named(a=Likelihood(H, 1), b=peaked, c=Likelihood(H, 1)))
-    assert "first lost in layer 2 (b)." in text
-    assert "Layer 3 (c) claims to regain what layer 2 (b) gave up" in text
-    assert "misaligned" not in text
-    assert "The density of layer 1 (c) is misaligned" in pscnn.summary(named(c=shifted))

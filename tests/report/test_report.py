@@ -7,45 +7,14 @@ import pytest
 import torch
 from helpers import random_likelihood
 
-import pscnn
 from pscnn import Likelihood
 from pscnn._extras import MissingExtraError
 from pscnn.groups import MIRROR, O2, O3, SO2, C, D, rotation
-from pscnn.report import density_chart, density_curves, density_figure, layer_summaries
+from pscnn.report import density_chart, density_curves, density_figure
 
 
 def stack(*densities: Likelihood) -> torch.nn.ModuleDict:
     return torch.nn.ModuleDict({f"conv{k}": lam for k, lam in enumerate(densities)})
-
-
-def test_uniform_densities_keep_everything() -> None:
-    [row] = layer_summaries(stack(Likelihood(O2())))
-    assert row.kept == ("O(2)",)
-    assert row.effective_size == pytest.approx(1, abs=1e-6)
-
-
-def test_kept_subgroups_are_found() -> None:
-    half_turns = Likelihood(SO2(), 2, initial=lambda h: 2 * (2 * h[:, 0, 0] ** 2 - 1))
-    rotations = Likelihood(O2(), 2, initial=lambda h: 2 * np.linalg.det(h))
-    nothing = Likelihood(SO2(), 2, initial=lambda h: 2 * h[:, 0, 0])
-    kept = [row.kept for row in layer_summaries(stack(half_turns, rotations, nothing))]
-    assert kept == [("C(2)",), ("SO(2)",), ("e",)]
-
-
-def test_confined_densities_keep_no_more_than_their_support() -> None:
-    [row] = layer_summaries(stack(Likelihood(O2(), support=C(4))))
-    assert row.kept == ("C(4)",)
-    assert list(row.density) == ["0°", "90°", "180°"]
-    assert list(density_curves(Likelihood(O2(), support=C(4)))) == ["rotations"]
-
-
-def test_summary_lists_every_density_once() -> None:
-    lam = random_likelihood(D(4))
-    text = pscnn.summary(stack(lam, random_likelihood(D(4)), lam))
-    assert text.count("D(4)  ") == 2
-    assert "λ(90°)" in text
-    assert "λ(−1)" in pscnn.summary(stack(random_likelihood(O3())))
-    assert "no learnt densities" in pscnn.summary(torch.nn.Linear(1, 1))
 
 
 def test_curves_are_values_of_the_density() -> None:
@@ -56,6 +25,7 @@ def test_curves_are_values_of_the_density() -> None:
     expected = lam.density(rotation(np.radians(angles)) @ MIRROR).detach()
     np.testing.assert_allclose(values, expected, rtol=1e-6)
     assert list(density_curves(random_likelihood(C(3)))) == ["rotations"]
+    assert list(density_curves(Likelihood(O2(), support=C(4)))) == ["rotations"]
     lifted = random_likelihood(SO2().about((1, 0, 0)))
     assert len(density_curves(lifted)["rotations"][0]) == 181
     with pytest.raises(ValueError, match=r"not for O\(3\)"):

@@ -6,9 +6,9 @@ import torch
 from helpers import random_likelihood
 
 from pscnn import FieldType, Likelihood, nn
-from pscnn.groups import O2, O3, SO3, Group
+from pscnn.groups import O2, O3, SO3, Group, axis_angle
 from pscnn.report import agreement_figure, density_figure, sphere_figure, sphere_panels
-from pscnn.report._spheres import ANGLES, axis_angle, sphere_maps
+from pscnn.report._spheres import ANGLES, sphere_maps
 
 
 def test_axis_angle_turns_about_the_axis() -> None:

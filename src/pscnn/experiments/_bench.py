@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pscnn import models
-from pscnn._regularization import likelihoods, regularization
+from pscnn.densities import likelihoods, regularization
 from pscnn.experiments import _escnn
 from pscnn.groups import parse
 from pscnn.nn._fast import convolve

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._files import write_whole
-from pscnn._regularization import likelihoods
 from pscnn._types import Array
 from pscnn.data import own
+from pscnn.densities import likelihoods
 from pscnn.experiments._store import Store
 from pscnn.nn._steerable import SteerableMap
 from pscnn.training._config import EXPERIMENTS, ConfigError, OwnConfig, own_experiment

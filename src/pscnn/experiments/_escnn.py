@@ -25,10 +25,9 @@ class EscnnDoubleDigits(nn.Module):
         from escnn import gspaces
         from escnn import nn as enn
 
-        flips = group.name.startswith(("D", "O"))
-        order = int(group.name[2:-1]) if group.order is not None else -1
-        make = gspaces.flipRot2dOnR2 if flips else gspaces.rot2dOnR2
-        space = make(order) if order > 0 else make(maximum_frequency=8)
+        make = gspaces.flipRot2dOnR2 if group.has_reflections else gspaces.rot2dOnR2
+        order = group.rotations.order
+        space = make(maximum_frequency=8) if order is None else make(order)
         self._tensor = enn.GeometricTensor
         self.in_type = enn.FieldType(space, [space.trivial_repr])
         fields = self.in_type

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import pscnn
 from pscnn._files import write_whole
-from pscnn._regularization import likelihoods, regularization
 from pscnn.data import vectors
+from pscnn.densities import likelihoods, regularization
 from pscnn.groups import parse
 from pscnn.models import build
 from pscnn.models._released import DetachedBatchNorm

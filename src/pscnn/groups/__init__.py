@@ -12,7 +12,7 @@ from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._group import Group
 from pscnn.groups._planar import MIRROR, O2, SO2, C, D, PlanarGroup, rotation
 from pscnn.groups._representation import DirectSum, Irrep, Representation, clebsch_gordan, direct_sum
-from pscnn.groups._spatial import O3, SO3, octahedral_sphere_rule, quaternion_rotation, rotation_to
+from pscnn.groups._spatial import O3, SO3, axis_angle, octahedral_sphere_rule, quaternion_rotation, rotation_to
 
 __all__ = [
     "MIRROR",
@@ -29,6 +29,7 @@ __all__ = [
     "Irrep",
     "PlanarGroup",
     "Representation",
+    "axis_angle",
     "clebsch_gordan",
     "direct_sum",
     "octahedral_sphere_rule",

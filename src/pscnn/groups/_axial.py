@@ -49,13 +49,13 @@ class Axial(Group):
             axis = axis / np.linalg.norm(axis)
         x, y, z = (float(a) for a in np.round(axis, 12) + 0.0)
         object.__setattr__(self, "axis", (x, y, z))
-        if not self.planar.reflections:
+        if not self.planar.has_reflections:
             object.__setattr__(self, "reflections", "mirror")
 
     @property
     def name(self) -> str:
         axis = {(1.0, 0.0, 0.0): "x", (0.0, 1.0, 0.0): "y", (0.0, 0.0, 1.0): "z"}.get(self.axis)
-        turn = ", turn" if self.planar.reflections and self.reflections == "turn" else ""
+        turn = ", turn" if self.reflections == "turn" else ""
         return f"{self.planar.name}@{axis or '(' + ', '.join(f'{a:.3g}' for a in self.axis) + ')'}{turn}"
 
     @property
@@ -71,6 +71,14 @@ class Axial(Group):
     @property
     def max_frequency(self) -> int | None:
         return self.planar.max_frequency
+
+    @property
+    def has_reflections(self) -> bool:
+        return self.planar.has_reflections and self.reflections == "mirror"
+
+    @property
+    def rotations(self) -> Axial:
+        return Axial(self.planar.rotations, self.axis) if self.has_reflections else self
 
     def lift(self, elements: Array) -> Array:
         """Elements of the plane group (N, 2, 2) as elements of this one (N, 3, 3)."""
@@ -116,8 +124,6 @@ class Axial(Group):
         lowered = self.lower(elements)
         return self.planar.contains(lowered) and bool(np.allclose(self.lift(lowered), elements, atol=1e-6))
 
-    def as_subgroup(self, subgroup: Group) -> Group:
+    def place(self, group: Group) -> Group:
         """Plane groups act about the same axis."""
-        if isinstance(subgroup, PlanarGroup):
-            subgroup = subgroup.about(self.axis, self.reflections)
-        return super().as_subgroup(subgroup)
+        return group.about(self.axis, self.reflections) if isinstance(group, PlanarGroup) else group

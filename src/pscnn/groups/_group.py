@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._representation import DirectSum, Irrep
+
+if TYPE_CHECKING:
+    from pscnn.groups._planar import PlanarGroup
 
 
 class Group(ABC):
@@ -20,6 +24,8 @@ class Group(ABC):
     """
 
     dimension: int
+    planar: PlanarGroup | None
+    """The group of the plane that this one is, perhaps about an axis of space; None for SO(3) and O(3)."""
 
     @property
     @abstractmethod
@@ -35,6 +41,16 @@ class Group(ABC):
     def max_frequency(self) -> int | None:
         """The highest frequency of any irrep, None if there is no highest."""
         return None
+
+    @property
+    @abstractmethod
+    def has_reflections(self) -> bool:
+        """Whether there are elements of determinant −1."""
+
+    @property
+    @abstractmethod
+    def rotations(self) -> Group:
+        """The subgroup of the elements of determinant 1."""
 
     @property
     def identity(self) -> Array:
@@ -131,14 +147,31 @@ class Group(ABC):
     def contains(self, elements: ArrayLike) -> bool:
         """Whether all given matrices are elements (to 1e-6)."""
 
+    def is_subgroup_of(self, other: Group) -> bool:
+        """Whether all elements are elements of ``other`` (to 1e-6); plane groups act on space as in ``as_subgroup``.
+
+        Example:
+            >>> from pscnn.groups import O2, O3, C, D
+            >>> C(2).is_subgroup_of(D(4)), D(2).is_subgroup_of(C(4)), O2().is_subgroup_of(O3())
+            (True, False, True)
+        """
+        placed = other.place(self)
+        if placed.dimension != other.dimension:
+            return False
+        if other.order is not None and (placed.order is None or other.order % placed.order):  # Lagrange
+            return False
+        # Nodes for finite groups, which sampling may miss; samples for continuous ones, whose nodes are special angles.
+        return other.contains(placed.quadrature(0)[0]) and other.contains(placed.sample(8, seed=0))
+
     def as_subgroup(self, subgroup: Group) -> Group:
         """Check that ``subgroup`` is one, and return it with elements of the same dimension."""
-        # Nodes for finite groups, which sampling may miss; samples for continuous ones, whose nodes are special angles.
-        if subgroup.dimension != self.dimension or not (
-            self.contains(subgroup.quadrature(0)[0]) and self.contains(subgroup.sample(8, seed=0))
-        ):
+        if not subgroup.is_subgroup_of(self):
             raise ValueError(f"{subgroup.name} is not a subgroup of {self.name}")
-        return subgroup
+        return self.place(subgroup)
+
+    def place(self, group: Group) -> Group:
+        """Where a group of the plane acts in this one's space; other groups, and all in the plane, as they are."""
+        return group
 
     def __str__(self) -> str:
         return self.name

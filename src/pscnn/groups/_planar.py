@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,43 +32,49 @@ class PlanarGroup(Group):
 
     dimension = 2
 
-    @property
-    @abstractmethod
-    def rotations(self) -> int | None:
-        """Number of rotations, None for all."""
+    n: int | None
+    """Number of rotations, None for all."""
 
     @property
-    @abstractmethod
+    def planar(self) -> PlanarGroup:  # type: ignore[override]
+        return self
+
+    @property
+    def rotations(self) -> PlanarGroup:
+        return SO2() if self.n is None else C(self.n)
+
+    @property
     def reflections(self) -> bool:
-        """Whether the group contains reflections."""
+        """The same as ``has_reflections``."""
+        return self.has_reflections
 
     @property
     def order(self) -> int | None:
-        return None if self.rotations is None else self.rotations * (2 if self.reflections else 1)
+        return None if self.n is None else self.n * (2 if self.has_reflections else 1)
 
     @property
     def max_frequency(self) -> int | None:
-        return None if self.rotations is None else self.rotations // 2
+        return None if self.n is None else self.n // 2
 
     def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
         candidates: list[tuple[int, ...]] = [(k,) for k in range(bandlimit + 1)]
-        if self.reflections:
+        if self.has_reflections:
             candidates = [(r, k) for k in range(bandlimit + 1) for r in (0, 1)]
         return [index for index in candidates if self.has_irrep(index)]
 
     def has_irrep(self, index: tuple[int, ...]) -> bool:
-        if len(index) != (2 if self.reflections else 1):
+        if len(index) != (2 if self.has_reflections else 1):
             return False
         k = index[-1]
         if k < 0 or (self.max_frequency is not None and k > self.max_frequency):
             return False
-        if not self.reflections or index[0] == 1:
+        if not self.has_reflections or index[0] == 1:
             return True
-        return index[0] == 0 and (k == 0 or 2 * k == self.rotations)
+        return index[0] == 0 and (k == 0 or 2 * k == self.n)
 
     def irrep_size(self, index: tuple[int, ...]) -> int:
         k = index[-1]
-        return 1 if k == 0 or 2 * k == self.rotations else 2
+        return 1 if k == 0 or 2 * k == self.n else 2
 
     def irrep_matrices(self, index: tuple[int, ...], elements: Array) -> Array:
         k = index[-1]
@@ -78,12 +83,12 @@ class PlanarGroup(Group):
         sign = np.sign(np.linalg.det(elements))
         # h = R(θ) or R(θ)·MIRROR; the first column of R(θ) is that of h, negated in the second case.
         theta = np.arctan2(sign * elements[:, 1, 0], sign * elements[:, 0, 0])
-        parity = sign if self.reflections and index[0] == 1 else 1.0
+        parity = sign if self.has_reflections and index[0] == 1 else 1.0
         return (parity * np.cos(k * theta))[:, None, None]
 
     def may_contain(self, left: Irrep, right: Irrep, target: Irrep) -> bool:
         a, b, c = left.frequency, right.frequency, target.frequency
-        n = self.rotations
+        n = self.n
         combinations = (a + b - c, a + b + c, a - b - c, a - b + c)
         return any(k == 0 if n is None else k % n == 0 for k in combinations)
 
@@ -91,23 +96,23 @@ class PlanarGroup(Group):
         """All elements of a finite group; equally spaced angles, closed under D(4), otherwise."""
         if degree < 0:
             raise ValueError(f"degree must be 0 or more, got {degree}")
-        return _planar_quadrature(self.rotations or 4 * (degree // 4 + 1), self.reflections)
+        return _planar_quadrature(self.n or 4 * (degree // 4 + 1), self.has_reflections)
 
     def sample(self, count: int, seed: int) -> Array:
         rng = np.random.default_rng(seed)
-        if self.rotations is None:
+        if self.n is None:
             angles = rng.uniform(0, 2 * np.pi, count)
         else:
-            angles = 2 * np.pi * rng.integers(self.rotations, size=count) / self.rotations
+            angles = 2 * np.pi * rng.integers(self.n, size=count) / self.n
         out = rotation(angles)
-        if self.reflections:
+        if self.has_reflections:
             mirrored = rng.integers(2, size=count).astype(bool)
             out[mirrored] = out[mirrored] @ MIRROR
         return out
 
     def near_identity(self, count: int, seed: int) -> Array:
         """Rotations by angles drawn from N(0, 0.2 rad), as in the paper."""
-        if self.rotations is not None:
+        if self.n is not None:
             return super().near_identity(count, seed)
         return rotation(np.random.default_rng(seed).normal(0, 0.2, count))
 
@@ -118,13 +123,13 @@ class PlanarGroup(Group):
         ):
             return False
         sign = np.linalg.det(elements)
-        if not self.reflections and np.any(sign < 0):
+        if not self.has_reflections and np.any(sign < 0):
             return False
-        if self.rotations is None:
+        if self.n is None:
             return True
         theta = np.arctan2(sign * elements[..., 1, 0], sign * elements[..., 0, 0])
-        steps = theta * self.rotations / (2 * np.pi)
-        return bool(np.all(np.abs(steps - np.round(steps)) < 1e-6 * self.rotations))
+        steps = theta * self.n / (2 * np.pi)
+        return bool(np.all(np.abs(steps - np.round(steps)) < 1e-6 * self.n))
 
     def about(self, axis: ArrayLike, reflections: str = "mirror") -> Group:
         """This group acting on space, about an axis. See ``Axial``."""
@@ -153,10 +158,6 @@ class _Finite(PlanarGroup):
     def name(self) -> str:
         return f"{type(self).__name__}({self.n})"
 
-    @property
-    def rotations(self) -> int:
-        return self.n
-
     def __repr__(self) -> str:
         return self.name
 
@@ -170,7 +171,7 @@ class C(_Finite):
         (C(4).irrep(0), C(4).irrep(1), C(4).irrep(2))
     """
 
-    reflections = False
+    has_reflections = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,15 +182,15 @@ class D(_Finite):
     the two signs (0, N/2) and (1, N/2).
     """
 
-    reflections = True
+    has_reflections = True
 
 
 @dataclass(frozen=True)
 class SO2(PlanarGroup):
     """All rotations of the plane. Irreps ``(k,)``, k ≥ 0."""
 
-    reflections = False
-    rotations = None
+    has_reflections = False
+    n = None
 
     @property
     def name(self) -> str:
@@ -200,8 +201,8 @@ class SO2(PlanarGroup):
 class O2(PlanarGroup):
     """All rotations and reflections of the plane. Irreps (0, 0) trivial, (1, 0) sign, (1, k) of size 2 for k ≥ 1."""
 
-    reflections = True
-    rotations = None
+    has_reflections = True
+    n = None
 
     @property
     def name(self) -> str:

@@ -24,6 +24,14 @@ def quaternion_rotation(quaternions: Array) -> Array:
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
+def axis_angle(axes: Array, angle: float) -> Array:
+    """Rotations about axes (N, 3) of unit length by an angle in radians, shape (N, 3, 3) (Rodrigues' formula)."""
+    x, y, z = axes.T
+    zero = np.zeros_like(x)
+    cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], 1).reshape(-1, 3, 3)
+    return np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
+
+
 def rotation_to(points: Array) -> Array:
     """Rotations that take the z axis to the given unit vectors, shape (N, 3) to (N, 3, 3)."""
     x, y, z = points.T
@@ -40,11 +48,16 @@ class SpatialGroup(Group):
     """What SO(3) and O(3) share. O(3) = SO(3) × {1, −1}."""
 
     dimension = 3
-    reflections: bool
+    planar = None
+    has_reflections: bool
+
+    @property
+    def rotations(self) -> SO3:
+        return SO3()
 
     def may_contain(self, left: Irrep, right: Irrep, target: Irrep) -> bool:
         a, b, c = left.frequency, right.frequency, target.frequency
-        parity = not self.reflections or (left.index[0] + right.index[0] + target.index[0]) % 2 == 0
+        parity = not self.has_reflections or (left.index[0] + right.index[0] + target.index[0]) % 2 == 0
         return parity and abs(a - b) <= c <= a + b
 
     def irrep_size(self, index: tuple[int, ...]) -> int:
@@ -53,30 +66,30 @@ class SpatialGroup(Group):
     def irrep_matrices(self, index: tuple[int, ...], elements: Array) -> Array:
         sign = np.sign(np.linalg.det(elements))[:, None, None]
         matrices = _harmonics.wigner_matrix(index[-1], elements * sign)
-        return matrices * sign if self.reflections and index[0] == 1 else matrices
+        return matrices * sign if self.has_reflections and index[0] == 1 else matrices
 
     def quadrature(self, degree: int) -> tuple[Array, Array]:
         """A sphere rule for the image of the z axis times equally spaced turns about it; both parities for O(3)."""
         if degree < 0:
             raise ValueError(f"degree must be 0 or more, got {degree}")
-        return _rotation_quadrature(degree, self.reflections)
+        return _rotation_quadrature(degree, self.has_reflections)
 
     def quotient_quadrature(self, degree: int, subgroup: Group) -> tuple[Array, Array] | None:
         """One representative per point of an octahedrally symmetric sphere rule, if K holds all turns about an axis."""
         from pscnn.groups._axial import Axial
 
-        if not isinstance(subgroup, Axial) or subgroup.planar.rotations is not None:
+        if not isinstance(subgroup, Axial) or subgroup.planar.n is not None:
             return None
         points, weights = octahedral_sphere_rule(degree)
         elements = rotation_to(points) @ subgroup.frame.T
-        if self.reflections and not (subgroup.planar.reflections and subgroup.reflections == "mirror"):
+        if self.has_reflections and not subgroup.has_reflections:
             elements, weights = np.concatenate([elements, -elements]), np.concatenate([weights, weights]) / 2
         return elements, weights
 
     def sample(self, count: int, seed: int) -> Array:
         rng = np.random.default_rng(seed)
         out = quaternion_rotation(rng.normal(size=(count, 4)))
-        if self.reflections:
+        if self.has_reflections:
             out *= rng.choice([-1.0, 1.0], size=(count, 1, 1))
         return out
 
@@ -91,15 +104,15 @@ class SpatialGroup(Group):
             elements @ np.swapaxes(elements, -1, -2), np.eye(3), atol=1e-6
         ):
             return False
-        return self.reflections or bool(np.all(np.linalg.det(elements) > 0))
+        return self.has_reflections or bool(np.all(np.linalg.det(elements) > 0))
 
-    def as_subgroup(self, subgroup: Group) -> Group:
+    def place(self, group: Group) -> Group:
         """Plane groups act about the z axis; their reflections are mirrors in O(3) and half-turns in SO(3)."""
         from pscnn.groups._planar import PlanarGroup
 
-        if isinstance(subgroup, PlanarGroup):
-            subgroup = subgroup.about((0, 0, 1), "mirror" if self.reflections else "turn")
-        return super().as_subgroup(subgroup)
+        if not isinstance(group, PlanarGroup):
+            return group
+        return group.about((0, 0, 1), "mirror" if self.has_reflections else "turn")
 
 
 @memo
@@ -133,7 +146,7 @@ def octahedral_sphere_rule(degree: int) -> tuple[Array, Array]:
 class SO3(SpatialGroup):
     """All rotations of space. Irreps ``(l,)`` of size 2l + 1; ``irrep(1)`` is the rotation matrix itself."""
 
-    reflections = False
+    has_reflections = False
 
     @property
     def name(self) -> str:
@@ -150,7 +163,7 @@ class SO3(SpatialGroup):
 class O3(SpatialGroup):
     """All rotations and reflections of space. Irreps ``(p, l)``: −1 acts as (−1)^p; vectors are (1, 1)."""
 
-    reflections = True
+    has_reflections = True
 
     @property
     def name(self) -> str:

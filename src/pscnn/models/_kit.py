@@ -21,7 +21,7 @@ PLAIN_PENALTY = 1e-3
 
 def highest_frequency(group: Group) -> int:
     """The highest frequency of features: 4 in the plane, 3 for SO(3), 2 for O(3), less for small finite groups."""
-    limit = 4 if group.dimension == 2 else 2 if group.name == "O(3)" else 3
+    limit = 4 if group.dimension == 2 else 2 if group == O3() else 3
     return limit if group.max_frequency is None else min(limit, group.max_frequency)
 
 

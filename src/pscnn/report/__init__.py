@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
 from pscnn.report._density import density_curves, density_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._results import ablation_figure, confusion_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
-from pscnn.report._summary import LayerSummary, layer_summaries, summary
 from pscnn.report._terminal import density_chart
 
 __all__ = [

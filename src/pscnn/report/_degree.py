@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._equivariance import LayerError, layer_errors
 from pscnn._extras import require
-from pscnn._regularization import likelihoods
 from pscnn._types import AnyArray, Array
+from pscnn.densities import LayerError, layer_errors, likelihoods
 from pscnn.groups import MIRROR, Group, rotation
 from pscnn.likelihood import Likelihood
 from pscnn.nn import SteerableMap
-from pscnn.report._density import REFLECTIONS, ROTATIONS, planar
+from pscnn.report._density import REFLECTIONS, ROTATIONS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,13 +25,12 @@ def plane_elements(group: Group, points: int = 48) -> tuple[Array, Array, AnyArr
 
     Finite groups give all elements; continuous ones ``points`` rotations and, if they have them, as many reflections.
     """
-    inner = planar(group)
-    if inner is None or group.dimension != 2:
+    if group.dimension != 2:
         raise ValueError(f"needs a group of the plane, got {group.name}")
-    count = inner.rotations or points
+    count = group.rotations.order or points
     angles = 2 * np.pi * np.arange(count) / count
     elements, degrees, mirrored = rotation(angles), np.degrees(angles), np.zeros(count, dtype=bool)
-    if inner.reflections:
+    if group.has_reflections:
         elements = np.concatenate([elements, elements @ MIRROR])
         degrees, mirrored = np.tile(degrees, 2), np.repeat([False, True], count)
     return elements, degrees, mirrored

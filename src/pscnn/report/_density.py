@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from pscnn._extras import require
-from pscnn._regularization import likelihoods
 from pscnn._types import Array
+from pscnn.densities import likelihoods
 from pscnn.groups import MIRROR, Axial, Group, PlanarGroup, rotation
 from pscnn.likelihood import Likelihood
 from pscnn.report._spheres import sphere_figure
@@ -23,8 +23,7 @@ ROTATIONS, REFLECTIONS = "#0072B2", "#D55E00"  # distinguishable with any kind o
 
 def planar(group: Group) -> PlanarGroup | None:
     """The group of the plane that a group is, perhaps about an axis in space; None for the others."""
-    inner = group.planar if isinstance(group, Axial) else group
-    return inner if isinstance(inner, PlanarGroup) else None
+    return group.planar
 
 
 @torch.no_grad()
@@ -34,16 +33,13 @@ def density_curves(likelihood: Likelihood, points: int = 181) -> dict[str, tuple
     Finite groups give their elements, continuous ones ``points`` angles from −180° to 180°.
     """
     group = likelihood.group if likelihood.support is None else likelihood.support
-    inner = planar(group)
-    if inner is None:
+    if group.planar is None:
         raise ValueError(f"curves exist for groups of the plane, not for {group.name}")
-    if inner.rotations is None:
-        angles = np.linspace(-np.pi, np.pi, points)
-    else:
-        angles = 2 * np.pi * np.arange(inner.rotations) / inner.rotations
+    count = group.planar.n
+    angles = np.linspace(-np.pi, np.pi, points) if count is None else 2 * np.pi * np.arange(count) / count
     out = {}
     for name, factor in (("rotations", np.eye(2)), ("reflections", MIRROR)):
-        if name == "rotations" or inner.reflections:
+        if name == "rotations" or group.planar.has_reflections:
             elements = rotation(angles) @ factor
             lifted = group.lift(elements) if isinstance(group, Axial) else elements
             out[name] = (np.degrees(angles), likelihood.density(lifted).cpu().double().numpy())
@@ -59,7 +55,7 @@ def density_figure(model: nn.Module) -> Figure:
     from matplotlib.figure import Figure
 
     everything = likelihoods(model)
-    found = {name: lam for name, lam in everything.items() if planar(lam.group) is not None}
+    found = {name: lam for name, lam in everything.items() if lam.group.planar is not None}
     if everything and not found:
         return sphere_figure({f"layer {k}": lam for k, lam in enumerate(everything.values(), 1)})
     if not found:

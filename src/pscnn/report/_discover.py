@@ -14,6 +14,7 @@ import numpy as np
 from pscnn import training
 from pscnn._types import Array
 from pscnn.data import own
+from pscnn.densities import KEPT, layer_summaries
 from pscnn.experiments import DISCOVER_METHODS, Store
 from pscnn.experiments._discover import (
     Choice,
@@ -24,8 +25,8 @@ from pscnn.experiments._discover import (
     validation_scores,
 )
 from pscnn.experiments._tables import spread
+from pscnn.groups import parse
 from pscnn.report._html import _svg, html_report
-from pscnn.report._summary import KEPT, layer_summaries
 from pscnn.training import OwnConfig
 
 LABELS = {"scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)", "cnn": "plain CNN"}
@@ -140,15 +141,15 @@ def _layers(folders: Sequence[Path], holds: own.About) -> list[LayerFinding]:
 
 
 def _inside(name: str, other: str) -> bool:
-    """Whether one group of the plane lies in another, as far as names tell."""
-    if other in ("O(2)", "O(3)"):
-        return True
-    if other in ("SO(2)", "SO(3)"):
-        return name.startswith(("C(", "SO(", "rotations"))
-    kind, order = name[:1], name[2:-1]
-    if order.isdigit() and other[2:-1].isdigit() and other[:1] in ("C", "D"):
-        return int(other[2:-1]) % int(order) == 0 and (kind == "C" or other[:1] == "D")
-    return False
+    """Whether one symmetry lies in another; mirror lines and axes have a description instead of a group's name."""
+    try:
+        large = parse(other)
+    except ValueError:
+        return False
+    try:
+        return parse(name).is_subgroup_of(large)
+    except ValueError:
+        return large.order is None and (large.has_reflections or name.startswith("rotations"))
 
 
 def words(found: Discovery) -> list[str]:

@@ -18,14 +18,13 @@ from torch import Tensor, nn
 from pscnn import training
 from pscnn._extras import require
 from pscnn._files import write_whole
-from pscnn._regularization import likelihoods
+from pscnn.densities import likelihoods, summary
 from pscnn.groups import O3, SO3
 from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves, planar
 from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._sheets import SCORES
 from pscnn.report._spheres import sphere_panels
-from pscnn.report._summary import summary
 
 IMAGES, VOLUMES = 16, 4
 """Test images, and volumes, on which equivariance errors are measured."""

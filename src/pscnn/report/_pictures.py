@@ -12,7 +12,7 @@ import numpy as np
 
 from pscnn import training
 from pscnn._extras import require
-from pscnn._regularization import likelihoods
+from pscnn.densities import likelihoods
 from pscnn.experiments import Sheet, Store
 from pscnn.report._degree import degree_figure
 from pscnn.report._html import read_run

@@ -10,21 +10,13 @@ import torch
 
 from pscnn._extras import require
 from pscnn._types import Array
-from pscnn.groups import O3, SO3
+from pscnn.groups import O3, SO3, axis_angle
 from pscnn.likelihood import Likelihood
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANGLES = (0, 45, 90, 135, 180)
-
-
-def axis_angle(axes: Array, angle: float) -> Array:
-    """Rotations about axes (N, 3) of unit length by an angle in radians, shape (N, 3, 3) (Rodrigues' formula)."""
-    x, y, z = axes.T
-    zero = np.zeros_like(x)
-    cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], 1).reshape(-1, 3, 3)
-    return np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
 
 
 @torch.no_grad()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from torch import nn
 
-from pscnn._regularization import likelihoods
-from pscnn.report._density import density_curves, planar
+from pscnn.densities import likelihoods
+from pscnn.report._density import density_curves
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -16,7 +16,7 @@ def density_chart(model: nn.Module, width: int = 37) -> str:
     curves = {
         name: density_curves(lam, points=width)
         for name, lam in likelihoods(model).items()
-        if planar(lam.group) is not None
+        if lam.group.planar is not None
     }
     if not curves:
         return "no learnt densities on groups of the plane"

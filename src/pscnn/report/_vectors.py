@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from pscnn._extras import require
-from pscnn._regularization import likelihoods
+from pscnn.densities import likelihoods
 from pscnn.experiments import Cell, Table, VectorConfig, cells, load_vectors
 from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves
 

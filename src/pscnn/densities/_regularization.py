@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pscnn._types import Array
 from pscnn.likelihood import Likelihood
-from pscnn.nn._steerable import SteerableMap
+from pscnn.nn import SteerableMap
 
 LikelihoodOrName = Likelihood | str
 

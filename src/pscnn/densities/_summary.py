@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from pscnn._regularization import likelihoods
 from pscnn._types import Array
-from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, rotation
+from pscnn.densities._regularization import likelihoods
+from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, axis_angle, rotation
 from pscnn.likelihood import Likelihood
-from pscnn.report._spheres import axis_angle
 
 KEPT = 0.8
 """A subgroup counts as kept if the density is nowhere on it below this share of its maximum on H."""
@@ -43,11 +42,7 @@ def subgroups(group: Group) -> list[Group]:
         candidates.append(SO3())
     if isinstance(group, PlanarGroup):
         candidates += [O2(), SO2(), *(f(n) for n in (8, 6, 4, 3, 2) for f in (D, C)), D(1)]
-    found: list[Group] = []
-    for candidate in candidates:
-        if candidate not in found and group.contains(candidate.quadrature(7)[0]):
-            found.append(candidate)
-    return found
+    return [candidate for candidate in dict.fromkeys(candidates) if candidate.is_subgroup_of(group)]
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ def _summarise(number: int, name: str, lam: Likelihood, before: Likelihood | Non
     for candidate in subgroups(group):
         nodes, _ = candidate.quadrature(64 if candidate.dimension == 2 else 12)
         degrees[candidate.name] = lam.density(nodes).min().item() / highest
-        inside_another = any(bigger.contains(nodes) for bigger in kept)
+        inside_another = any(candidate.is_subgroup_of(bigger) for bigger in kept)
         if not inside_another and degrees[candidate.name] >= KEPT:
             kept.append(candidate)
     for found, value in (_best_mirror(lam, group), _best_axis(lam, group)):

@@ -1,0 +1,21 @@
+"""Densities over a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
+
+from __future__ import annotations
+
+from pscnn.densities._equivariance import LayerError, equivariance_error, layer_errors
+from pscnn.densities._regularization import Regularization, align, likelihoods, regularization
+from pscnn.densities._summary import KEPT, LayerSummary, layer_summaries, summary
+
+__all__ = [
+    "KEPT",
+    "LayerError",
+    "LayerSummary",
+    "Regularization",
+    "align",
+    "equivariance_error",
+    "layer_errors",
+    "layer_summaries",
+    "likelihoods",
+    "regularization",
+    "summary",
+]
