@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -11,9 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from pscnn import __version__
-from pscnn._extras import MissingExtraError
-from pscnn.data import DataError
+from pscnn import PscnnError, __version__
 
 app = typer.Typer(
     help="Steerable networks that learn how much symmetry to keep.", no_args_is_help=True, rich_markup_mode=None
@@ -36,13 +33,8 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
         except KeyboardInterrupt:
             errors.print("interrupted", style="yellow")
             raise typer.Exit(130) from None
-        except (MissingExtraError, DataError) as error:
-            message = str(error)
-        except Exception as error:
-            if type(error).__name__ not in ("ConfigError", "RunError"):  # named to keep training's imports lazy
-                raise
-            message = str(error)
-        fail(message)
+        except PscnnError as error:
+            fail(str(error))
 
     return wrapped
 
@@ -52,36 +44,15 @@ def say(text: str, end: str = "\n") -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True, end=end)
 
 
-def fail(message: str) -> NoReturn:
-    """Say what is wrong and exit with 1."""
+def complain(message: str) -> None:
+    """Say what is wrong, beside what is printed."""
     errors.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(1)
 
 
-def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command one option per setting of any experiment; settings not given are left out."""
-    from pscnn.training._config import settings
-
-    known = settings()
-
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in known}
-        return function(*args, settings={k: v for k, v in given.items() if v is not None}, **kwargs)
-
-    own = [p for name, p in inspect.signature(function, eval_str=True).parameters.items() if name != "settings"]
-    options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[kind | None, typer.Option(help=text)],
-        )
-        for name, (kind, text) in known.items()
-    ]
-    wrapped.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
-    return wrapped
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Say what is wrong and exit."""
+    complain(message)
+    raise typer.Exit(code)
 
 
 def make_folder(folder: Path, option: str = "--runs") -> None:
@@ -98,14 +69,6 @@ def progress_bar() -> Any:
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     return Progress(*columns, console=errors)
-
-
-def last_cells(folder: Path, judged_by: str) -> tuple[str, str]:
-    """How many epochs of a run are complete, and its score on the validation set after the last."""
-    from pscnn import training
-
-    row = training.last_epoch(folder)
-    return ("0", "–") if row is None else (str(row["epoch"] + 1), f"{row[f'validation/{judged_by}']:.4f}")
 
 
 @app.callback(invoke_without_command=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from rich.table import Table
 
 from pscnn.cli._app import app, command, console, fail, say
+from pscnn.cli._many import complete_runs
 
 
 @app.command()
@@ -86,36 +88,37 @@ def bench(
 @app.command("benchmark-symmetry")
 @command
 def benchmark_symmetry(
-    only: Annotated[list[str] | None, typer.Option(help="Names of tasks; all by default.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Names of targets; all by default.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Networks per task.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
     vary: Annotated[str | None, typer.Option(help="Compare: alignment, kl, bandlimit or densities.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
+        "runs"
+    ),
 ) -> None:
     """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
-    from pscnn import experiments
+    from pscnn import experiments, training
+    from pscnn.tasks.symmetry import TARGETS
 
-    unknown = sorted(set(only or ()) - set(experiments.SYMMETRY_TASKS))
+    unknown = sorted(set(only or ()) - set(TARGETS))
     if unknown:
-        fail(f"unknown task {unknown[0]!r}: use one of {', '.join(experiments.SYMMETRY_TASKS)}")
-    if vary is not None and vary not in experiments.SYMMETRY_VARIATIONS:
-        fail(f"cannot vary {vary!r}: use one of {', '.join(experiments.SYMMETRY_VARIATIONS)}")
-    variants = experiments.SYMMETRY_VARIATIONS[vary] if vary else {"default": {}}
-    heads = ("task", *([vary] if vary else []), "kept by", "AUC", "variation", "error")
-    table = Table(*heads, box=None)
-    for name in only or experiments.SYMMETRY_TASKS:
-        for label, settings in variants.items():
-            with console.status(f"{name}: {seeds} networks"):
-                config = experiments.SymmetryConfig(seeds=seeds, epochs=epochs, **settings)
-                scores, found, _ = experiments.run_symmetry(name, config)
-            auc = [score.auc for score in scores if score.auc is not None]
-            table.add_row(
-                name,
-                *([label] if vary else []),
-                experiments.SYMMETRY_TASKS[name].words,
-                f"{statistics.mean(auc):.3f} [{min(auc):.3f}]" if auc else "–",
-                f"{statistics.mean(score.total_variation for score in scores):.3f}",
-                f"{statistics.median(found):.3f}",
-            )
+        fail(f"unknown target {unknown[0]!r}: use one of {', '.join(TARGETS)}")
+    if vary is not None and vary not in experiments.VARIATIONS:
+        fail(f"cannot vary {vary!r}: use one of {', '.join(experiments.VARIATIONS)}")
+    sheet, store = experiments.symmetry_sheet(only, vary, epochs=epochs), training.Store(runs)
+    if complete_runs(sheet.runs(seeds), store):
+        fail("some networks failed; the same command tries them again")
+    table = Table("target", "kept by", "AUC", "variation", "error", box=None)
+    for row in sheet.rows:
+        one = sheet.cells[row, "AUC"][0]
+        results = [store.result(replace(one, seed=k)) or {} for k in range(seeds)]
+        auc = [result["auc"] for result in results if result["auc"] is not None]
+        table.add_row(
+            row,
+            TARGETS[training.task_of(one).variant].words,
+            f"{statistics.mean(auc):.3f} [{min(auc):.3f}]" if auc else "–",
+            f"{statistics.mean(result['total_variation'] for result in results):.3f}",
+            f"{statistics.median(result['train_task'] for result in results):.3f}",
+        )
     console.print(table)
-    text = f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error"
-    say(text)
+    say(f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error")

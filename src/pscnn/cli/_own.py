@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, Run, app, command, console, errors, fail, make_folder, progress_bar, say
-from pscnn.cli._reproduce import run_missing
+from pscnn.cli._app import Accelerator, Run, app, command, complain, console, fail, make_folder, progress_bar, say
+from pscnn.cli._many import complete_runs
 from pscnn.data import DataError
 
 
@@ -40,13 +40,10 @@ def discover(
     """Learn which symmetries a task has: train three kinds of networks on your data, and compare them."""
     import torch
 
-    from pscnn import experiments
-    from pscnn._extras import require
+    from pscnn import experiments, report, training
     from pscnn.data import own
-    from pscnn.report._discover import layer_rows, read_discovery, score_rows, words, write_discovery
 
-    for module in ("matplotlib", "plotly"):  # said before minutes of training, not after
-        require(module, "plots", "The report")
+    report.check_report()  # said before minutes of training, not after
     folder = out or Path("discover") / data.stem
     make_folder(folder, "--out")
     try:
@@ -76,12 +73,12 @@ def discover(
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
     count = workers or os.cpu_count() or 1
     chosen = group or ("O(2)" if about.dimension == 2 else "O(3)")
-    configs = experiments.discover_plan(
+    wanted = experiments.discover_plan(
         path, folder, group=chosen, bandlimit=bandlimit, minutes=minutes, seeds=seeds, width=width, workers=count,
         device="cuda" if on_gpu else "cpu",
     )  # fmt: skip
-    say(f"{len(configs)} networks, {configs[0].epochs} epochs each")
-    store = experiments.Store(folder)
+    say(f"{len(wanted)} networks, {wanted[0].epochs} epochs each")
+    store = training.Store(folder)
     how = {"workers": count, "accelerator": "gpu" if on_gpu else "cpu"}
     failed: list[Any] = []
     began = time.monotonic()
@@ -90,23 +87,16 @@ def discover(
         if seed and spent * (seed + 1) / seed > 1.1 * minutes:
             say(f"no time for more than {seed} of {seeds} seeds: {spent:.1f} minutes are spent")
             break
-        try:
-            failed += run_missing(store, [config for config in configs if config.seed == seed], how)
-        except KeyboardInterrupt:
-            say("stopped; the same command goes on from the last complete epochs")
-            raise
-    for config in failed:
-        why = store.failure(config) or "its process was killed"
-        errors.print(f"{store.folder(config).name}: {why}", style="red", markup=False)
-    found = read_discovery(configs, store)
-    for rows in (score_rows(found), layer_rows(found, everything=False)):
+        failed += complete_runs([one for one in wanted if one.seed == seed], store, **how)
+    found = report.read_discovery(wanted, store)
+    for rows in (report.discovery_scores(found), report.discovery_layers(found, everything=False)):
         table = Table(*rows[0], box=None)
         for row in rows[1:]:
             table.add_row(*row)
         console.print(table)
-    for text in words(found):
+    for text in report.discovery_words(found):
         say(text)
-    say(f"report: {write_discovery(found, folder / 'report.html')}")
+    say(f"report: {report.write_discovery(found, folder / 'report.html')}")
     best = found.runs[found.choice.method][0]
     say(f"use it: pscnn predict {best} FILES, pscnn export {best}")
     if failed:
@@ -130,7 +120,7 @@ def predict(
     for file, answer in training.answers(run, files):
         if isinstance(answer, DataError):
             refused += 1
-            errors.print(f"error: {answer}", style="red", markup=False, highlight=False, soft_wrap=True)
+            complain(str(answer))
             continue
         rows.append({"file": str(file), **answer})
         said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())

@@ -1,36 +1,76 @@
-"""Many runs: the paper's tables and figures, and what is known of any runs."""
+"""Tables and figures of the paper, and what is known of any runs."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import (
-    Accelerator,
-    DataDir,
-    app,
-    command,
-    console,
-    errors,
-    fail,
-    last_cells,
-    make_folder,
-    progress_bar,
-    say,
-    with_settings,
+from pscnn.cli._app import Accelerator, DataDir, app, command, console, errors, fail, say
+from pscnn.cli._many import complete_runs
+from pscnn.cli._settings import NamedCommands, with_settings
+
+Format = Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")]
+
+
+class _Sheets(NamedCommands):
+    def names(self) -> list[str]:
+        from pscnn.experiments import SHEETS
+
+        return ["list", *SHEETS]
+
+    def make(self, name: str) -> Callable[..., Any]:
+        if name == "list":
+            return command(_list)
+        if name not in self.names():
+            fail(f"unknown table {name!r}: use one of {', '.join(self.names())}", 2)
+        sheets = _sheets(name)
+        types = {type(one): None for sheet in sheets for one, _ in sheet.cells.values()}
+        function = with_settings(command(_reproduce), [*types])
+        function.__doc__ = f"{sheets[0].title}. Settings that are given replace the paper's in every run."
+        return function
+
+
+reproduce_app = typer.Typer(
+    cls=_Sheets,
+    help="Make tables and figures of the paper again, beside its numbers: pscnn reproduce list.",
+    no_args_is_help=True,
 )
+app.add_typer(reproduce_app, name="reproduce")
 
 
-@app.command()
-@with_settings
-@command
-def reproduce(
-    what: Annotated[str, typer.Argument(help="A table or figure of the paper; 'list' names them.")],
+@reproduce_app.callback()
+def _reproduce_callback() -> None:
+    """Keep the tables commands of their own."""
+
+
+def _sheets(name: str) -> list[Any]:
+    from pscnn.experiments import SHEETS
+
+    found = SHEETS[name]()
+    return found if isinstance(found, list) else [found]
+
+
+def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5) -> None:
+    """Name the tables and figures, and how many runs each needs."""
+    from pscnn.experiments import SHEETS
+
+    table = Table("table", "what it compares", "runs", box=None)
+    for name in SHEETS:
+        sheets = _sheets(name)
+        runs = {one for sheet in sheets for one in sheet.runs(seeds)}
+        more = f" (and {len(sheets) - 1} more)" if len(sheets) > 1 else ""
+        table.add_row(name, sheets[0].title + more, str(len(runs)))
+    console.print(table)
+
+
+def _reproduce(
+    ctx: typer.Context,
     runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
         "runs"
     ),
@@ -45,165 +85,90 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core by default.")] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray (the machines of a Ray cluster).")] = "local",
     gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,
-    form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+    form: Format = "text",
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Make tables and figures of the paper again, beside its numbers.
+    from pscnn import experiments, report, training
 
-    Settings that are given replace the paper's in every run.
-    """
-    from pscnn import experiments
-    from pscnn.report._pictures import check_drawable, draw_sheet
-    from pscnn.report._sheets import FORMATS
-    from pscnn.training import ConfigError
-
-    if what in ("vectors", "vectors-3d"):
-        if only or dry_run or known or form != "text" or set(settings) - {"epochs"}:
-            raise ConfigError(f"{what} takes --runs, --seeds, --epochs and --workers only")
-        _reproduce_vectors(what, runs / "vectors", seeds, settings.get("epochs", 100), workers)
-        return
-    if what == "list":
-        table = Table("table", "what it compares", "runs", box=None)
-        for name, make in experiments.SHEETS.items():
-            table.add_row(name, make().title, str(len(make().runs(seeds))))
-        for name, title in (("vectors", "Angles and norms of vectors"), ("vectors-3d", "The same in space")):
-            table.add_row(name, title, "")
-        console.print(table)
-        return
-    if what not in experiments.SHEETS:
-        fail(f"unknown table {what!r}: use one of list, vectors, vectors-3d, {', '.join(experiments.SHEETS)}")
-    if form not in FORMATS:
-        fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
-    sheet = experiments.SHEETS[what]().only(only or []).changed(settings)
-    if sheet.picture is not None and form != "text":
-        raise ConfigError(f"{what} is drawn, not printed: --format is for tables")
-    configs = sheet.runs(seeds)
-    store = experiments.Store(runs)
+    name = str(ctx.info_name)
+    if form not in report.FORMATS:
+        fail(f"unknown format {form!r}: use one of {', '.join(report.FORMATS)}")
+    sheets = _sheets(name)
+    experiments.check_words(sheets, only or [])
+    experiments.check_settings(sheets, settings)
+    sheets = [sheet.only(only or []).changed(settings) for sheet in sheets]
+    tables, figures = ([s for s in sheets if (s.picture is None) == plain] for plain in (True, False))
+    if not tables and form != "text":
+        raise training.ConfigError(f"{name} is drawn, not printed: --format is for tables")
+    wanted = list(dict.fromkeys(one for sheet in sheets for one in sheet.runs(seeds)))
+    store = training.Store(runs)
     if dry_run:
         with tempfile.TemporaryDirectory() as place:  # a plan changes nothing
             for file in known or []:
                 experiments.take_runs(file, place)
-            _show_plan(store, experiments.Store(place), configs, workers)
+            _show_plan(store, training.Store(place), wanted, workers)
         return
     for file in known or []:
         errors.print(f"{file}: {experiments.take_runs(file, runs)} runs taken into {runs}", highlight=False)
-    if sheet.picture is not None:
-        check_drawable(sheet, store)  # before hours of training
-    how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
-    failed = run_missing(store, configs, how)
-    if sheet.picture is None:
+    for sheet in figures:
+        report.check_drawable(sheet, store)  # before hours of training
+    failed = complete_runs(
+        wanted, store, workers=workers, data_dir=data_dir, accelerator=accelerator, engine=engine, gpus=gpus
+    )
+    for sheet in tables:
         _print_table(sheet, sheet.fill(seeds, store.result), form)
-    elif len(failed) < len(configs):
-        for picture in draw_sheet(sheet, store, what, seeds, data_dir):
+    if figures and len(failed) < len(wanted):
+        for picture in report.draw_sheets(figures, store, name, seeds, data_dir):
             say(f"drawn: {picture}")
-    versions = {store.code(config) for config in configs if store.result(config) is not None}
+    _say_what_differs(store, wanted, settings)
+    if failed:
+        fail(f"{len(failed)} of {len(wanted)} runs failed; the same command tries them again")
+
+
+def _say_what_differs(store: Any, wanted: list[Any], settings: dict[str, Any]) -> None:
+    versions = {store.code(one) for one in wanted if store.result(one) is not None}
     if len(versions) > 1:
         errors.print(f"these runs were made with different code: {', '.join(sorted(map(str, versions)))}")
     if settings:
         errors.print("not the paper's settings: " + ", ".join(f"{k} = {v}" for k, v in settings.items()), markup=False)
-    for config in failed:
-        why = store.failure(config) or "its process was killed"
-        errors.print(f"failed: {store.folder(config)}: {why}", style="red", markup=False)
-    if failed:
-        fail(f"{len(failed)} of {len(configs)} runs failed; the same command tries them again")
 
 
 def _print_table(sheet: Any, filled: Any, form: str) -> None:
-    from pscnn.report._sheets import sheet_rows, write_rows
+    from pscnn.report import sheet_rows, write_rows
 
     text = write_rows(sheet_rows(sheet, filled), form)
     if form == "text":
-        say(f"{sheet.title}: mean ± standard deviation (runs) | the paper's")
+        say(f"{sheet.title}: mean ± standard deviation (runs)" + (" | the paper's" if sheet.paper else ""))
     say(text, end="")
     if form == "text" and "*" in text:
         say("* more than two of the paper's standard deviations away")
 
 
-def _show_plan(store: Any, known: Any, configs: list[Any], workers: int | None) -> None:
+def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int | None) -> None:
     """Every run with its state, and an estimate of the time that is left; in ``known`` are finished runs."""
     table = Table("run", "state", "epochs", "seconds, estimated", box=None)
     left, unknown = 0.0, 0
     states: dict[str, int] = {}
-    for config in configs:
-        state, seconds = known.state(config), store.estimate(config)
+    for one in wanted:
+        state, seconds = known.state(one), store.estimate(one)
         if state != "finished":
-            state = store.state(config)
+            state = store.state(one)
         states[state] = states.get(state, 0) + 1
         if state != "finished":
             left, unknown = left + (seconds or 0), unknown + (seconds is None)
         estimated = "–" if seconds is None else f"{seconds:.0f}"
-        table.add_row(store.folder(config).name, state, str(config.epochs), estimated)
+        table.add_row(store.folder(one).name, state, str(one.epochs), estimated)
     console.print(table)
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
-    say(f"{len(configs)} runs: {counts}")
+    say(f"{len(wanted)} runs: {counts}")
     if unknown:
         say(f"no finished run tells how long {unknown} of them take")
     if left:
         workers = workers or os.cpu_count() or 1
-        hours = left / 3600 / workers
-        say(f"about {hours:.1f} hours for the others with {workers} at a time")
-
-
-def run_missing(store: Any, configs: list[Any], how: dict[str, Any]) -> list[Any]:
-    """Run what is not finished, with those under way on the screen; the runs that failed."""
-    from rich.console import Group
-    from rich.live import Live
-
-    from pscnn import experiments
-
-    make_folder(store.root)
-    failed: list[Any] = []
-    progress = progress_bar()
-    bar = progress.add_task("", total=len(configs))
-
-    def overview() -> Any:
-        table = Table("under way", "epoch", "validation", box=None)
-        for config in configs:
-            folder = store.folder(config)
-            if (folder / "config.yaml").exists() and not (folder / "result.json").exists():
-                judged_by = config.judged_by[0]
-                epoch, score = last_cells(folder, judged_by)
-                table.add_row(folder.name, f"{epoch} of {config.epochs}", f"{judged_by} {score}")
-        return Group(table, progress) if table.rows else progress
-
-    def done(config: Any, result: Any) -> None:
-        if isinstance(result, BaseException):
-            failed.append(config)
-        text = f"{len(failed)} failed; " if failed else ""
-        progress.update(bar, advance=1, description=f"{text}last: {store.folder(config).name}")
-
-    with Live(get_renderable=overview, console=errors, refresh_per_second=1):
-        experiments.run_missing(configs, store.root, **how, on_done=done)
-    if not errors.is_terminal:
-        errors.print()  # the bar has not ended its line
-    return failed
-
-
-def _reproduce_vectors(what: str, folder: Path, seeds: int, epochs: int, workers: int | None) -> None:
-    make_folder(folder)
-    from pscnn import experiments
-    from pscnn.report._vectors import text_table, vectors_report
-
-    make = experiments.vector_tables if what == "vectors" else experiments.space_tables
-    tables = make(seeds=seeds, epochs=epochs)
-    found = experiments.configurations(tables)
-    with progress_bar() as progress:
-        bar = progress.add_task(f"{seeds} seeds each", total=len(found))
-
-        def done(config: experiments.VectorConfig, result: dict[str, Any]) -> None:
-            progress.update(bar, advance=1, description=f"last: {config.key}")
-
-        results = experiments.run_all(found, folder, workers=workers, on_done=done)
-    for table in tables.values():
-        say(text_table(table, results))
-    say(f"mean (standard deviation) of {seeds}")
-    if what == "vectors":
-        say("* more than two of the paper's standard deviations away")
-    files = vectors_report(tables, results, folder, folder / f"report-{what}")
-    say(f"tables and pictures: {files[0].parent}")
+        say(f"about {left / 3600 / workers:.1f} hours for the others with {workers} at a time")
 
 
 @app.command()
@@ -214,15 +179,14 @@ def results(
         list[str] | None, typer.Option(help="Only runs with this setting, such as group=O(2); can be given again.")
     ] = None,
     compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
-    form: Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")] = "text",
+    form: Format = "text",
     save: Annotated[Path | None, typer.Option(help="Write the runs into this JSON file; never replaced.")] = None,
 ) -> None:
     """List finished runs with their results, choose among them, compare them, export them."""
-    from pscnn import experiments
-    from pscnn.report._sheets import FORMATS, found_runs, run_rows, write_rows
+    from pscnn import experiments, report
 
-    if form not in FORMATS:
-        fail(f"unknown format {form!r}: use one of {', '.join(FORMATS)}")
+    if form not in report.FORMATS:
+        fail(f"unknown format {form!r}: use one of {', '.join(report.FORMATS)}")
     if not runs.exists():
         fail(f"there is no {runs}")
     pairs = [condition.partition("=") for condition in where or []]
@@ -233,14 +197,14 @@ def results(
         folder = runs if runs.is_dir() else Path(place)
         if runs.is_file():
             experiments.take_runs(runs, folder)
-        found = found_runs(folder, {name: value for name, _, value in pairs})
+        found = report.finished_runs(folder, {name: value for name, _, value in pairs})
         if not found:
             fail(f"no finished run in {runs}" + (" has these settings" if pairs else ""))
         if save is not None:
-            experiments.save_runs([own for own, _, _ in found], save)
+            experiments.save_runs([path for path, _, _ in found], save)
     if runs.is_file():
-        found = [(own.relative_to(folder), config, result) for own, config, result in found]
-    say(write_rows(run_rows(found, compare), form), end="")
+        found = [(path.relative_to(folder), values, result) for path, values, result in found]
+    say(report.write_rows(report.run_rows(found, compare), form), end="")
 
 
 @app.command("table")

@@ -1,51 +1,67 @@
-"""The paper's tables as data, and what runs them."""
+"""The paper's tables as data, and further experiments."""
 
+from collections.abc import Callable
+
+from pscnn.experiments import _digits, _flows, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
-from pscnn.experiments._discover import DISCOVER_METHODS, discover_plan, prepared_file
+from pscnn.experiments._discover import (
+    DISCOVER_METHODS,
+    Choice,
+    Difference,
+    choose,
+    discover_plan,
+    finished,
+    prepared_file,
+    receptive_fields,
+    validation_scores,
+)
 from pscnn.experiments._flows import FLOW_DATASETS, FlowSize, flow_sizes
 from pscnn.experiments._paper import published
-from pscnn.experiments._sheets import SHEETS, Sheet
-from pscnn.experiments._store import Store, run_missing
-from pscnn.experiments._symmetry import TASKS as SYMMETRY_TASKS
-from pscnn.experiments._symmetry import VARIATIONS as SYMMETRY_VARIATIONS
-from pscnn.experiments._symmetry import SymmetryConfig, SymmetryScore, SymmetryTask, run_symmetry, symmetry_score
-from pscnn.experiments._tables import Cell, Table, cells, configurations, run_all, space_tables, vector_tables
-from pscnn.experiments._vectors import VectorConfig, load_vectors, run_vectors
+from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, spread
+from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
+from pscnn.experiments._vectors import space_sheets, vector_sheets
+
+SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
+    **_digits.SHEETS,
+    **_volumes.SHEETS,
+    **_flows.SHEETS,
+    "vectors": vector_sheets,
+    "vectors-3d": space_sheets,
+    "symmetry": symmetry_sheet,
+    **_digits.FIGURES,
+    **_volumes.FIGURES,
+}
+"""Tables and figures, one or several, by the name under which ``pscnn reproduce`` knows them."""
 
 __all__ = [
     "DISCOVER_METHODS",
     "FLOW_DATASETS",
     "SHEETS",
-    "SYMMETRY_TASKS",
-    "SYMMETRY_VARIATIONS",
+    "VARIATIONS",
     "BenchCase",
     "Cell",
+    "Choice",
+    "Difference",
     "FlowSize",
     "Sheet",
-    "Store",
-    "SymmetryConfig",
-    "SymmetryScore",
-    "SymmetryTask",
-    "Table",
-    "VectorConfig",
-    "cells",
-    "configurations",
+    "check_settings",
+    "check_words",
+    "choose",
     "discover_plan",
+    "finished",
     "flow_sizes",
-    "load_vectors",
     "machine",
     "prepared_file",
     "published",
     "ratio",
-    "run_all",
+    "receptive_fields",
     "run_bench",
-    "run_missing",
-    "run_symmetry",
-    "run_vectors",
     "save_runs",
-    "space_tables",
-    "symmetry_score",
+    "space_sheets",
+    "spread",
+    "symmetry_sheet",
     "take_runs",
-    "vector_tables",
+    "validation_scores",
+    "vector_sheets",
 ]

@@ -12,9 +12,8 @@ import yaml
 from filelock import Timeout
 
 from pscnn._files import write_whole
-from pscnn.data._folder import DataError, read_arrays
-from pscnn.experiments._store import Store
-from pscnn.training._config import Config, ConfigError
+from pscnn.data import DataError, read_arrays
+from pscnn.training import ConfigError, Settings, Store, make_settings, read_yaml
 
 
 def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
@@ -43,7 +42,7 @@ def _read(folder: Path) -> dict[str, Any]:
     found = read_arrays(folder / "densities.npz")
     densities = {name: array.astype(np.float64).round(6).tolist() for name, array in found.items()}
     return {
-        "config": Config.read(folder / "config.yaml"),
+        "config": read_yaml(folder / "config.yaml"),
         "result": json.loads((folder / "result.json").read_text()),
         "environment": json.loads((folder / "environment.json").read_text()),
         "densities": densities,
@@ -76,29 +75,29 @@ def take_runs(path: str | Path, root: str | Path) -> int:
         raise ConfigError(f"cannot write into {root}: {error.strerror}") from None
 
 
-def _checked(run: dict[str, Any]) -> tuple[Config, dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _checked(run: dict[str, Any]) -> tuple[Settings, dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Settings, result, versions and densities of one run of a file; whatever is wrong with them is raised here."""
-    config, result, environment = Config.from_dict(run["config"]), dict(run["result"]), dict(run["environment"])
+    settings, result, environment = make_settings(run["config"]), dict(run["result"]), dict(run["environment"])
     for name in ("epochs", "seconds"):
         float(result[name])
     str(environment["versions"]["pscnn"] + (environment["git"] or ""))
-    return config, result, environment, {k: np.array(v, dtype=np.float32) for k, v in run["densities"].items()}
+    return settings, result, environment, {k: np.array(v, dtype=np.float32) for k, v in run["densities"].items()}
 
 
 def _put(
-    store: Store, config: Config, result: dict[str, Any], environment: dict[str, Any], densities: dict[str, Any]
+    store: Store, settings: Settings, result: dict[str, Any], environment: dict[str, Any], densities: dict[str, Any]
 ) -> bool:
     try:
-        lock = store.lock(config).acquire(timeout=0)
+        lock = store.lock(settings).acquire(timeout=0)
     except Timeout:  # somebody works on it
         return False
     with lock:
-        folder = store.folder(config)
+        folder = store.folder(settings)
         if (folder / "result.json").exists() or (folder / "metrics.jsonl").exists():
             return False
         folder.mkdir(exist_ok=True)
         (folder / "failure.json").unlink(missing_ok=True)
-        write_whole(folder / "config.yaml", yaml.safe_dump(config.to_dict(), sort_keys=False))
+        write_whole(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
         write_whole(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
         np.savez(folder / "densities.npz", **densities)
         write_whole(folder / "result.json", json.dumps(result, indent=2) + "\n")  # last: now it is finished

@@ -14,10 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pscnn import models
-from pscnn.densities import likelihoods, regularization
+from pscnn.densities import likelihoods
 from pscnn.experiments import _escnn
 from pscnn.groups import parse
-from pscnn.nn._fast import convolve
+from pscnn.nn import convolve
+from pscnn.training import Objective, precision
 
 NETWORKS = ("twin", "fast twin", "scnn", "p-scnn")
 """The plain twin; the twin whose convolutions use the layout that steerable ones use when compiled on a GPU; ours."""
@@ -110,12 +111,8 @@ class _Subject:
         self.objective, self.forward = objective, forward
 
     def _objective(self, x: Tensor, y: Tensor) -> Tensor:
-        scores = self.model(x)
-        loss = F.cross_entropy(scores.float(), y)
-        if self.densities:
-            terms = regularization(self.model)
-            loss = loss + terms.alignment + terms.kl
-        return loss
+        loss = F.cross_entropy(self.model(x).float(), y)
+        return Objective(1.0, 1.0)(self.model, loss, densities=self.densities)["loss"]
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.case.precision == "bf16")
@@ -170,11 +167,7 @@ def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[st
         network for double digits is among them, or the error that kept it out.
     """
     place = torch.device(device)
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
-    torch.set_float32_matmul_precision("highest" if case.precision == "fp32" else "high")
-    torch.backends.cudnn.allow_tf32 = case.precision != "fp32"
-    torch.backends.cudnn.benchmark = True  # as in training
-    try:
+    with precision(case.precision):
         found: dict[str, dict[str, Any]] = {}
         subjects = {}
         for name in _names(case, place):
@@ -204,9 +197,6 @@ def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[st
             for _ in range(rounds):
                 for name, subject in subjects.items():
                     found[name][kind].append(round(_milliseconds(getattr(subject, what), place), 3))
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = before[1:]
     return {"case": asdict(case), "networks": found}
 
 

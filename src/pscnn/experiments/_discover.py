@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from pscnn._files import write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.densities import likelihoods
-from pscnn.experiments._store import Store
-from pscnn.nn._steerable import SteerableMap
-from pscnn.training._config import EXPERIMENTS, ConfigError, OwnConfig, own_experiment
+from pscnn.nn import SteerableMap
+from pscnn.tasks.own import OwnSettings
+from pscnn.training import ConfigError, Store, load, task_of
 
 DISCOVER_METHODS = ("scnn", "p-scnn", "cnn")
 """From the most to the least symmetric; where they are equally good, the first is recommended."""
@@ -75,8 +75,8 @@ def discover_plan(
     width: float | None,
     workers: int,
     device: str,
-) -> list[OwnConfig]:
-    """Configurations of all runs, whose epochs fill the budget; kept in the folder, so that an interrupted one goes on.
+) -> list[OwnSettings]:
+    """Settings of all runs, whose epochs fill the budget; kept in the folder, so that an interrupted one goes on.
 
     Args:
         data: A prepared file.
@@ -90,28 +90,24 @@ def discover_plan(
         device: "cpu" or "cuda".
     """
     about = own.read_about(data)
-    make = EXPERIMENTS[own_experiment(about)]
-    assert issubclass(make, OwnConfig)
-    common: dict[str, Any] = {"data": str(data), "about": about.to_json(), "group": group, "bandlimit": bandlimit}
-    if width is not None:
-        common["width"] = width
-    batch = make(**common).batch_size
-    common["batch_size"] = max(2, min(batch, 2 ** int(math.log2(max(2, about.counts[0] / 8)))))
-    wide = {**common, "width": _width_of_plain(make, common)}
-    kinds = {method: make(method=method, **(wide if method == "cnn" else common)) for method in DISCOVER_METHODS}
-    key = json.dumps([{**kinds["p-scnn"].to_dict()}, minutes, seeds, workers, device], sort_keys=True)
+    given = {"width": width} if width is not None else {}
+    base = OwnSettings(data=str(data), about=about.to_json(), group=group, **given)
+    base = replace(base, batch_size=max(2, min(base.batch_size, 2 ** int(math.log2(max(2, about.counts[0] / 8))))))
+    kinds = {
+        "scnn": replace(base, method="scnn"),
+        "p-scnn": replace(base, bandlimit=bandlimit),
+        "cnn": _plain(base, _parameters(replace(base, bandlimit=bandlimit))),
+    }
+    key = json.dumps([kinds["p-scnn"].to_dict(), minutes, seeds, workers, device], sort_keys=True)
     path = folder / f"plan-{hashlib.sha256(key.encode()).hexdigest()[:8]}.json"
     if path.exists():
         epochs = int(json.loads(path.read_text())["epochs"])
     else:
-        per_epoch = {method: _seconds_per_epoch(config, device, workers) for method, config in kinds.items()}
+        per_epoch = {method: _seconds_per_epoch(one, device, workers) for method, one in kinds.items()}
         epochs = _epochs(per_epoch, minutes, seeds, workers)
         plan = {"epochs": epochs, "seeds": seeds, "minutes": minutes, "seconds per epoch": per_epoch}
         write_whole(path, json.dumps(plan, indent=2) + "\n")
-    values = [{**kinds[m].to_dict(), "epochs": epochs, "seed": s} for s in range(seeds) for m in DISCOVER_METHODS]
-    for one in values:
-        one.pop("experiment")
-    return [make(**one) for one in values]
+    return [replace(kinds[method], epochs=epochs, seed=seed) for seed in range(seeds) for method in DISCOVER_METHODS]
 
 
 def _epochs(per_epoch: dict[str, float], minutes: float, seeds: int, workers: int) -> int:
@@ -128,31 +124,27 @@ def _epochs(per_epoch: dict[str, float], minutes: float, seeds: int, workers: in
     return min(epochs, MOST_EPOCHS)
 
 
-def _width_of_plain(make: type[OwnConfig], common: dict[str, Any]) -> float:
-    """The width at which the plain network has about as many parameters as the one with densities."""
-
-    def count(**values: Any) -> int:
-        return sum(p.numel() for p in make(**{**common, **values}).build().parameters())
-
-    aim = count(method="p-scnn")
-    start = make(**common).width
-    widths = [start * k for k in (1, 2, 3, 4, 6, 8, 12, 16)]
-    return min(widths, key=lambda width: abs(math.log(count(method="cnn", width=width) / aim)))
+def _parameters(settings: OwnSettings) -> int:
+    return sum(p.numel() for p in task_of(settings).build().parameters())
 
 
-def _seconds_per_epoch(config: OwnConfig, device: str, workers: int) -> float:
+def _plain(base: OwnSettings, aim: int) -> OwnSettings:
+    """The plain network with about as many parameters as the one with densities."""
+    wide = [replace(base, method="cnn", width=base.width * k) for k in (1, 2, 3, 4, 6, 8, 12, 16)]
+    return min(wide, key=lambda one: abs(math.log(_parameters(one) / aim)))
+
+
+def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> float:
     """Of training and validation, from three steps."""
-    from pscnn.training._module import learner
-
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     try:
-        module = learner(config).to(device)
-        holds = config.holds
-        x = torch.randn(config.batch_size, holds.channels, *[holds.size] * holds.dimension, device=device)
-        y = torch.zeros(config.batch_size, dtype=torch.long, device=device)
+        module = task_of(settings).learner().to(device)
+        holds = settings.holds
+        x = torch.randn(settings.batch_size, holds.channels, *[holds.size] * holds.dimension, device=device)
+        y = torch.zeros(settings.batch_size, dtype=torch.long, device=device)
         if holds.regression:
-            y = torch.zeros(config.batch_size, len(holds.names), device=device)
+            y = torch.zeros(settings.batch_size, len(holds.names), device=device)
         times = []
         for _ in range(3):
             began = time.perf_counter()
@@ -163,23 +155,20 @@ def _seconds_per_epoch(config: OwnConfig, device: str, workers: int) -> float:
     finally:
         torch.set_num_threads(threads)
     train, validation, _ = holds.counts
-    return min(times[1:]) * (train + validation / 3) / config.batch_size
+    return min(times[1:]) * (train + validation / 3) / settings.batch_size
 
 
 def validation_scores(folder: Path) -> Array:
     """Per validation example: 1 if it is classified right, else 0; of a regression, minus the square error."""
-    from pscnn.training._run import load
-
-    module = load(folder)
-    config = module.config
-    split = config.load(None)["validation"]
+    task, model = load(folder)
+    split = task.load(None)["validation"]
     out = []
     with torch.no_grad():
         for rows in torch.arange(len(split)).split(64):
-            x, y = config.batch("validation", split, rows, 0)
-            said = module(x).float()
-            if isinstance(config, OwnConfig) and config.holds.regression:
-                deviations = torch.tensor(config.holds.deviations)
+            x, y = task.batch("validation", split, rows, 0)
+            said = model(x).float()
+            if task.class_names is None:
+                deviations = torch.tensor(task.settings.holds.deviations)
                 out.append(-((said - y) / deviations).square().mean(1))
             else:
                 out.append((said.argmax(1) == y).float())
@@ -239,15 +228,15 @@ def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
     return out
 
 
-def finished(configs: Sequence[OwnConfig], store: Store) -> dict[str, list[Path]]:
+def finished(runs: Sequence[OwnSettings], store: Store) -> dict[str, list[Path]]:
     """Folders of finished runs by method, of those seeds whose every method is finished."""
-    seeds = sorted({config.seed for config in configs})
+    seeds = sorted({one.seed for one in runs})
     out: dict[str, list[Path]] = {method: [] for method in DISCOVER_METHODS}
     for seed in seeds:
-        of_seed = [config for config in configs if config.seed == seed]
-        if all(store.result(config) is not None for config in of_seed):
-            for config in of_seed:
-                out[config.method].append(store.folder(config))
+        of_seed = [one for one in runs if one.seed == seed]
+        if all(store.result(one) is not None for one in of_seed):
+            for one in of_seed:
+                out[one.method].append(store.folder(one))
     return out
 
 

@@ -1,157 +1,92 @@
-"""One experiment on vectors: a network, a target, several seeds trained at once."""
+"""The paper's tables and figures on vectors, and the same tasks in space."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from pscnn.data.vectors import TARGETS
+from pscnn.experiments._sheets import Cells, Sheet
+from pscnn.tasks.vectors import VectorSettings
 
-import pscnn
-from pscnn._files import write_whole
-from pscnn.data import vectors
-from pscnn.densities import likelihoods, regularization
-from pscnn.groups import parse
-from pscnn.models import build
-from pscnn.models._released import DetachedBatchNorm
-from pscnn.nn import BatchNorm
-from pscnn.training._together import fit_together, refresh_statistics
-
-TEST_COUNT = 2000
+NOISE = 0.01
+"""Of the preliminary approach; the paper says "a small amount"."""
+BASE = VectorSettings()
 
 
-@dataclass(frozen=True)
-class VectorConfig:
-    """Everything that defines an experiment; the defaults are those under which the paper's numbers can be had."""
-
-    method: str = "pe-mlp"
-    nonlinearity: str = "gated"
-    target: str = "angle"
-    group: str = "O(2)"
-    bandlimit: int = 4
-    shared: bool = False
-    noise: float = 0.0
-    align_weight: float = 5.0
-    kl_weight: float = 25.0
-    uniform_first: bool = False  # also average KL(first density ‖ uniform) into the KL term, as the paper's code does
-    detached: bool = False  # no gradient through the statistics of batch normalisation, as in the paper's code
-    count: int = 10_000
-    distribution: str = "cube"
-    batch_size: int = 1024
-    epochs: int = 100
-    lr: float = 5e-4
-    seeds: int = 5
-
-    @property
-    def key(self) -> str:
-        """The name of the folder: readable, and different for different settings or versions of the library."""
-        text = json.dumps([pscnn.__version__, asdict(self)], sort_keys=True)
-        words = [self.method, self.nonlinearity, self.target, self.group.replace("(", "").replace(")", "")]
-        return "-".join([*words, hashlib.sha256(text.encode()).hexdigest()[:8]])
+def _table(
+    title: str, paper: str | None, rows: Mapping[str, VectorSettings], targets: tuple[str, ...] = ("angle", "norm")
+) -> Sheet:
+    cells: Cells = {(row, t): (replace(one, target=t), "test_error") for row, one in rows.items() for t in targets}
+    return Sheet(title, paper, cells, digits=4)
 
 
-class _Objective(nn.Module):
-    """The error, and what keeps densities readable."""
-
-    def __init__(self, config: VectorConfig) -> None:
-        super().__init__()
-        self.config = config
-        extra: dict[str, Any] = {"shared": config.shared, "noise": config.noise, "bandlimit": config.bandlimit}
-        self.model = build("vectors", config.method, parse(config.group), nonlinearity=config.nonlinearity, **extra)
-        if config.detached:
-            for name, layer in list(self.model.named_children()):
-                if isinstance(layer, BatchNorm):
-                    setattr(self.model, name, DetachedBatchNorm(layer.in_type))
-        self.has_densities = bool(likelihoods(self.model))
-
-    def forward(self, x: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        """The loss and its terms."""
-        task = vectors.error(self.model(x), targets, self.config.target)
-        if not self.has_densities:
-            return {"loss": task, "task": task}
-        terms = regularization(self.model, uniform_first=self.config.uniform_first)
-        loss = task + self.config.align_weight * terms.alignment + self.config.kl_weight * terms.kl
-        return {"loss": loss, "task": task, "alignment": terms.alignment, "kl": terms.kl}
-
-
-def run_vectors(config: VectorConfig, folder: str | Path) -> dict[str, Any]:
-    """Train all seeds of an experiment at once and test them; a finished one is read instead.
-
-    Args:
-        config: The experiment.
-        folder: Gets a folder of its own for it, with ``config.json``, ``models.pt`` and ``result.json``.
-
-    Returns:
-        The result: ``errors`` and ``effective_sizes`` per seed, ``history`` per epoch, ``seconds``.
-    """
-    place = Path(folder) / config.key
-    if (place / "result.json").exists():
-        found: dict[str, Any] = json.loads((place / "result.json").read_text())
-        return found
-    place.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    dimension = parse(config.group).dimension
-    objectives, training = [], []
-    for seed in range(config.seeds):
-        torch.manual_seed(seed)
-        objectives.append(_Objective(config))
-        training.append(_draw(config, dimension, config.count, 2 * seed))
-    x = torch.stack([data.x for data in training])
-    targets = torch.stack([data.targets for data in training])
-
-    def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        for rows in _orders(config, epoch).split(config.batch_size, 1):
-            yield _rows(x, rows), _rows(targets, rows)
-
-    history = fit_together(objectives, batches, epochs=config.epochs, lr=config.lr)
-    errors = []
-    for seed, objective in enumerate(objectives):
-        refresh_statistics(objective.model, training[seed].x)
-        test = _draw(config, dimension, TEST_COUNT, 2 * seed + 1)
-        with torch.no_grad():
-            errors.append(vectors.error(objective.eval().model(test.x), test.targets, config.target).item())
-    result = {
-        "errors": errors,
-        "effective_sizes": [
-            {name: lam.effective_size().item() for name, lam in likelihoods(o.model).items()} for o in objectives
-        ],
-        "history": history,
-        "parameters": sum(p.numel() for p in objectives[0].parameters()),
-        "seconds": round(time.monotonic() - started, 1),
-        "versions": {"pscnn": pscnn.__version__, "torch": torch.__version__},
+def _methods() -> Sheet:
+    rows = {"MLP, ELU": replace(BASE, method="mlp")}
+    approaches: dict[str, dict[str, Any]] = {
+        "E-MLP": {"method": "e-mlp"},
+        "PE-MLP (preliminary)": {"method": "preliminary"},
+        "PE-MLP (preliminary + noise)": {"method": "preliminary", "noise": NOISE},
+        "PE-MLP (probabilistic)": {"method": "pe-mlp"},
     }
-    write_whole(place / "config.json", json.dumps(asdict(config), indent=1) + "\n")
-    torch.save([o.model.state_dict() for o in objectives], place / "models.pt")
-    write_whole(place / "result.json", json.dumps(result) + "\n")  # last: it says that the rest is complete
-    return result
+    for name, changes in approaches.items():
+        for label, nonlinearity in (("Gated", "gated"), ("FourierELU", "fourier")):
+            rows[f"{name}, {label}"] = replace(BASE, nonlinearity=nonlinearity, **changes)
+    return _table("Methods", "vectors", rows)
 
 
-def load_vectors(config: VectorConfig, folder: str | Path) -> list[nn.Module]:
-    """The trained networks of a finished experiment, in eval mode."""
-    states = torch.load(Path(folder) / config.key / "models.pt", weights_only=True)
-    out: list[nn.Module] = []
-    for state in states:
-        objective = _Objective(config)
-        objective.model.load_state_dict(state)
-        out.append(objective.model.eval())
-    return out
+def vector_sheets() -> list[Sheet]:
+    """The tables, with the settings of this library and with two of the released code; and the figures."""
+    sheets = [_methods()]
+    released = replace(BASE, uniform_first=True, detached=True)
+    for how, one in (("", BASE), (", trained as the released code does", released)):
+        for title, paper, rows in (
+            (
+                "One density for all layers, or one each",
+                "shared",
+                {"shared": replace(one, shared=True), "individual": one},
+            ),
+            ("Alignment loss", "align_vectors", {"with": one, "without": replace(one, align_weight=0.0)}),
+            ("KL divergence", "kl_vectors", {"with": one, "without": replace(one, kl_weight=0.0)}),
+        ):
+            sheets.append(_table(title + how, paper, rows))
+    return [*sheets, *_figures()]
 
 
-def _draw(config: VectorConfig, dimension: int, count: int, seed: int) -> vectors.Vectors:
-    return vectors.load(count, dimension=dimension, distribution=config.distribution, seed=seed)
+def _figures() -> list[Sheet]:
+    norm = replace(BASE, target="norm")
+    targets = {"angle": BASE, "norm": norm}
+    kinds = ("gated", "fourier")
+    figures: dict[str, tuple[str, dict[str, VectorSettings], dict[str, Any]]] = {
+        "shared": (
+            "seeds",
+            {f"{t}, one density for all layers": replace(one, shared=True) for t, one in targets.items()},
+            {"layer": 0},
+        ),
+        "second-layer": (
+            "seeds",
+            {f"{t}, {kind}": replace(one, nonlinearity=kind) for t, one in targets.items() for kind in kinds},
+            {"layer": 1},
+        ),
+        "alignment": (
+            "seeds",
+            {"with the alignment loss": BASE, "without": replace(BASE, align_weight=0.0)},
+            {"layer": 2},
+        ),
+        "kl": ("kl", {"with the KL term": norm, "without": replace(norm, kl_weight=0.0)}, {}),
+    }
+    return [
+        Sheet(name, None, {(row, ""): (one, "test_error") for row, one in rows.items()}, kind, options)
+        for name, (kind, rows, options) in figures.items()
+    ]
 
 
-def _orders(config: VectorConfig, epoch: int) -> Tensor:
-    """A new order of the vectors for every seed and epoch."""
-    generators = [torch.Generator().manual_seed(1_000_003 * seed + epoch) for seed in range(config.seeds)]
-    return torch.stack([torch.randperm(config.count, generator=g) for g in generators])
-
-
-def _rows(tensor: Tensor, rows: Tensor) -> Tensor:
-    return tensor.gather(1, rows[:, :, None].expand(-1, -1, tensor.shape[2]))
+def space_sheets() -> list[Sheet]:
+    """The same tasks in space, which the paper leaves out."""
+    base = replace(BASE, group="SO(3)")
+    rows = {"MLP": replace(base, method="mlp")}
+    for group in ("SO(3)", "O(3)"):
+        rows[f"E-MLP, {group}"] = replace(base, method="e-mlp", group=group)
+        rows[f"PE-MLP, {group}"] = replace(base, method="pe-mlp", group=group, bandlimit=2)
+    return [_table("Vectors in space", None, rows, TARGETS)]

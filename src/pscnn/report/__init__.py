@@ -1,6 +1,9 @@
-"""Plots, text summaries and the HTML report. Pictures need the extra ``plots``."""
+"""Plots, text summaries and the HTML report. Pictures need the extra ``plots``, reports of runs ``training``, too."""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
@@ -9,23 +12,69 @@ from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._results import ablation_figure, confusion_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
 from pscnn.report._terminal import density_chart
+from pscnn.report._vectors import kl_figure, seeds_figure
+
+if TYPE_CHECKING:
+    from pscnn.report._discover import (
+        discovery_layers,
+        discovery_scores,
+        discovery_words,
+        read_discovery,
+        write_discovery,
+    )
+    from pscnn.report._html import check_report, html_report
+    from pscnn.report._pictures import check_drawable, draw_sheets
+    from pscnn.report._quickstart import quickstart
+    from pscnn.report._rows import FORMATS, finished_runs, run_rows, sheet_rows, write_rows
 
 __all__ = [
+    "FORMATS",
     "LayerSummary",
     "ablation_figure",
     "agreement",
     "agreement_figure",
+    "check_drawable",
+    "check_report",
     "confusion_figure",
     "degree_figure",
     "density_chart",
     "density_curves",
     "density_figure",
+    "discovery_layers",
+    "discovery_scores",
+    "discovery_words",
+    "draw_sheets",
+    "finished_runs",
     "forecast_animation",
     "forecast_figure",
+    "html_report",
+    "kl_figure",
     "layer_summaries",
     "plane_elements",
+    "quickstart",
+    "read_discovery",
+    "run_rows",
+    "seeds_figure",
+    "sheet_rows",
     "sphere_figure",
     "sphere_panels",
     "summary",
     "training_figure",
+    "write_discovery",
+    "write_rows",
 ]
+_OF_RUNS = {
+    "_discover": ("discovery_layers", "discovery_scores", "discovery_words", "read_discovery", "write_discovery"),
+    "_html": ("check_report", "html_report"),
+    "_pictures": ("check_drawable", "draw_sheets"),
+    "_quickstart": ("quickstart",),
+    "_rows": ("FORMATS", "finished_runs", "run_rows", "sheet_rows", "write_rows"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is about runs when it is asked for: pictures of a network need no extra ``training``."""
+    for home, names in _OF_RUNS.items():
+        if name in names:
+            return getattr(importlib.import_module(f"pscnn.report.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,19 +14,20 @@ from pscnn import training
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.densities import KEPT, layer_summaries
-from pscnn.experiments import DISCOVER_METHODS, Store
-from pscnn.experiments._discover import (
+from pscnn.experiments import (
+    DISCOVER_METHODS,
     Choice,
     Difference,
     choose,
     finished,
     receptive_fields,
+    spread,
     validation_scores,
 )
-from pscnn.experiments._tables import spread
 from pscnn.groups import parse
-from pscnn.report._html import _svg, html_report
-from pscnn.training import OwnConfig
+from pscnn.report._html import html_report, svg
+from pscnn.tasks.own import OwnSettings
+from pscnn.training import Store
 
 LABELS = {"scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)", "cnn": "plain CNN"}
 LEARNT = 0.05
@@ -93,16 +93,16 @@ class Discovery:
         return max(float(np.mean(v)) for v in self.validation.values()) > self.constant + LEARNT
 
 
-def read_discovery(configs: Sequence[OwnConfig], store: Store) -> Discovery:
+def read_discovery(settings: Sequence[OwnSettings], store: Store) -> Discovery:
     """Put together what finished runs say."""
-    runs = finished(configs, store)
+    runs = finished(settings, store)
     if not runs["p-scnn"]:
         raise training.RunError(f"no seed is finished for all of {', '.join(DISCOVER_METHODS)} yet; run it again")
-    holds = configs[0].holds
+    holds = settings[0].holds
     scores: dict[str, list[Array]] = {m: [validation_scores(folder) for folder in runs[m]] for m in runs}
     results = {m: [json.loads((folder / "result.json").read_text()) for folder in runs[m]] for m in runs}
     choice, differences = choose(scores)
-    targets = own.load(configs[0].data)["validation"].labels.numpy()
+    targets = own.load(settings[0].data)["validation"].labels.numpy()
     if holds.regression:
         constant = -float((((targets - np.array(holds.means)) / np.array(holds.deviations)) ** 2).mean())
     else:
@@ -110,7 +110,7 @@ def read_discovery(configs: Sequence[OwnConfig], store: Store) -> Discovery:
     key = "test_rmse" if holds.regression else "test_accuracy"
     return Discovery(
         holds,
-        configs[0].group,
+        settings[0].group,
         runs,
         {m: [float(s.mean()) for s in scores[m]] for m in runs},
         {m: [r[key] for r in results[m]] for m in runs},
@@ -152,7 +152,7 @@ def _inside(name: str, other: str) -> bool:
         return large.order is None and (large.has_reflections or name.startswith("rotations"))
 
 
-def words(found: Discovery) -> list[str]:
+def discovery_words(found: Discovery) -> list[str]:
     """The answer in sentences: which network, which symmetries at which scale, how sure."""
     holds, choice = found.holds, found.choice
     if not found.learnt:
@@ -169,7 +169,7 @@ def words(found: Discovery) -> list[str]:
         if gap.high < NO_GAIN:
             text = f"The task keeps the symmetry {found.group}: giving it up does not help."
         else:
-            text = f"Nothing here speaks against the symmetry {found.group}: giving it up did not help for sure."
+            text = f"Nothing here speaks against the symmetry {found.group}: giving it up brought no significant gain."
         if lost is not None:
             text += " That densities of the partially equivariant network are not uniform is no evidence against it."
         out.append(text)
@@ -233,7 +233,7 @@ def _score(value: float, holds: own.About) -> str:
     return f"{-value:.3f}" if holds.regression else f"{value:.3f}"
 
 
-def score_rows(found: Discovery) -> list[list[str]]:
+def discovery_scores(found: Discovery) -> list[list[str]]:
     """Heading and one row per kind of network."""
     unit = "error in variances" if found.holds.regression else "accuracy"
     test = "test RMSE in deviations" if found.holds.regression else "test accuracy"
@@ -253,7 +253,7 @@ def score_rows(found: Discovery) -> list[list[str]]:
     return out
 
 
-def layer_rows(found: Discovery, *, everything: bool = True) -> list[list[str]]:
+def discovery_layers(found: Discovery, *, everything: bool = True) -> list[list[str]]:
     """Heading and one row per density: what it sees, what it keeps, how far; for all subgroups or for H alone."""
     names = [name for name in found.layers[0].degrees if all(name in row.degrees for row in found.layers)]
     names = names if everything else names[:1]
@@ -266,31 +266,24 @@ def layer_rows(found: Discovery, *, everything: bool = True) -> list[list[str]]:
 
 def write_discovery(found: Discovery, out: Path) -> Path:
     """The report: the answer, then the runs of the first seed."""
-    parts = ["<h2>Answer</h2>", *(f"<p>{html.escape(text)}</p>" for text in words(found))]
     uses = zip(found.holds.counts, ("training", "validation", "testing"), strict=True)
     counts = ", ".join(f"{n} for {what}" for n, what in uses)
     names = found.holds.names
     kind = (
         f"targets: {', '.join(names)}" if found.holds.regression else f"{len(names)} classes: {', '.join(names[:20])}"
     )
-    parts.append(f"<p>Data: {html.escape(found.holds.source)}; {counts}; {html.escape(kind)}. ")
-    parts.append(html.escape(" ".join(found.holds.notes)) + "</p>")
-    parts.append(_table(score_rows(found)))
-    parts.append(_svg(_differences_figure(found)))
-    parts.append(
-        "<h3>What the partially equivariant networks kept, by scale</h3><p>For every subgroup, the lowest density on "
-        f"it as a share of the highest of all: mean (lowest–highest) over {found.seeds} seeds. From {KEPT:.0%} on it "
-        "counts as kept. Below are the networks of the first seed.</p>"
-    )
-    parts.append(_table(layer_rows(found)))
+    answer = {
+        "words": discovery_words(found),
+        "data": f"Data: {found.holds.source}; {counts}; {kind}. {' '.join(found.holds.notes)}",
+        "scores": discovery_scores(found),
+        "differences": svg(_differences_figure(found)),
+        "about_layers": "For every subgroup, the lowest density on it as a share of the highest of all: mean "
+        f"(lowest–highest) over {found.seeds} seeds. From {KEPT:.0%} on it counts as kept. Below are the networks of "
+        "the first seed.",
+        "layers": discovery_layers(found),
+    }
     folders = [found.runs[method][0] for method in ("p-scnn", "scnn", "cnn")]
-    return html_report(folders, out, intro="".join(parts))
-
-
-def _table(rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in rows[0])
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in rows[1:])
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    return html_report(folders, out, answer=answer)
 
 
 def _differences_figure(found: Discovery) -> Any:

@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from pscnn import training
-from pscnn._extras import require
 from pscnn.report._density import density_figure
-from pscnn.report._html import html_report
+from pscnn.report._html import check_report, html_report
 from pscnn.report._terminal import density_chart
-from pscnn.training._run import new_folder
+from pscnn.tasks.double_digits import DoubleDigitSettings
 
 METHODS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
 SETTINGS: dict[str, Any] = {
@@ -35,14 +34,13 @@ SETTINGS: dict[str, Any] = {
 
 def quickstart(runs: Path, seed: int, console: Console) -> Path:
     """Train the three networks, print what they reached and learnt, and write a report. Returns its path."""
-    for module in ("matplotlib", "plotly"):  # said before minutes of training, not after
-        require(module, "plots", "The quickstart's report")
+    check_report()  # said before minutes of training, not after
     began = time.monotonic()
     results: dict[str, dict[str, Any]] = {}
     folders: dict[str, Path] = {}
     for method, label in METHODS.items():
-        config = training.DoubleDigitConfig(method=method, seed=seed, **SETTINGS)
-        folders[method] = training.start(config, runs, f"quickstart-{method}")
+        settings = DoubleDigitSettings(method=method, seed=seed, **SETTINGS)
+        folders[method] = training.start(settings, runs, f"quickstart-{method}")
         console.print(f"training {label} …", highlight=False)
         results[method] = training.train(
             folders[method], accelerator="cpu", progress=console.is_terminal, draw=density_figure
@@ -56,6 +54,6 @@ def quickstart(runs: Path, seed: int, console: Console) -> Path:
     model = training.load(folders["p-scnn"]).model
     console.print("what the P-SCNN kept of O(2), layer by layer:", highlight=False)
     console.print(density_chart(model), highlight=False, soft_wrap=True)
-    report = html_report([*folders.values()][::-1], new_folder(runs, "quickstart") / "report.html")
+    report = html_report([*folders.values()][::-1], training.new_folder(runs, "quickstart") / "report.html")
     console.print(f"report: {report}   ({time.monotonic() - began:.0f} s in all)", highlight=False, soft_wrap=True)
     return report

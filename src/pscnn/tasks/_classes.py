@@ -72,7 +72,7 @@ class ImageTask(Task):
             width=settings.width if in_plane else int(settings.width),
             classes=self.outputs,
             channels=self.channels,
-            density={"alignment": "construction" if settings.alignment == "construction" else "soft"},
+            density={"alignment": settings.density_alignment},
         )
 
 

@@ -18,7 +18,7 @@ from pscnn.tasks._classes import ImageSettings, ImageTask
 from pscnn.training import ConfigError, setting
 
 SWITCHES = ("sampling", "alignment", "first-kl", "gate-bias", "statistics", "basis", "artefact", "overlap")
-"""What can be taken from the released code: densities, losses, network, data; ``docs/reproduce.md`` says what each is."""
+"""Parts of the released code: densities, losses, network, data; ``docs/reproduce.md`` says what each is."""
 WAYS = ddmnist.SYMMETRIES
 
 

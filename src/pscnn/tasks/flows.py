@@ -55,6 +55,7 @@ class FlowTask(Task):
     evaluation_batch = 50
     adamw = False
     square_penalty = True
+    forecasts = True
 
     @property
     def variant(self) -> str:
@@ -92,7 +93,7 @@ class FlowTask(Task):
             layers=own.layers,
             kernel=own.kernel,
             bandlimit=own.bandlimit,
-            density={"alignment": "construction" if own.alignment == "construction" else "soft"},
+            density={"alignment": own.density_alignment},
         )
 
     def checked(self, data: Mapping[str, Windows]) -> Mapping[str, Windows]:

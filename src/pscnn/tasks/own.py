@@ -41,7 +41,7 @@ class OwnSettings(ImageSettings):
         return own.About.from_json(self.about)
 
     @property
-    def dimension(self) -> int:
+    def dimension(self) -> int:  # type: ignore[override]
         """Of images or volumes."""
         return self.holds.dimension
 
@@ -54,8 +54,8 @@ class OwnSettings(ImageSettings):
                 self.assign("about", own.read_about(self.data).to_json())
             except DataError as error:
                 raise ConfigError(str(error)) from None
-        images = self.dimension == 2
-        usual = {"group": "O(2)", "width": 0.25, "batch_size": 64} if images else {"group": "O(3)", "width": 1.0, "batch_size": 32}
+        k = self.dimension - 2
+        usual = {"group": ("O(2)", "O(3)")[k], "width": (0.25, 1.0)[k], "batch_size": (64, 32)[k]}
         for name, value in {**usual, "size": self.holds.size}.items():
             if getattr(self, name) is None:
                 self.assign(name, value)
@@ -124,7 +124,8 @@ class Own(ImageTask):
         network = super().build()
         if not self._regression:
             return network
-        return nn.Sequential(*network.children(), models.Rescale(self.settings.holds.means, self.settings.holds.deviations))
+        holds = self.settings.holds
+        return nn.Sequential(*network.children(), models.Rescale(holds.means, holds.deviations))
 
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         return own.load(self.settings.data)

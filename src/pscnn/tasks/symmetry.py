@@ -71,7 +71,7 @@ def _number(values: Tensor) -> Tensor:
     return values[..., None]
 
 
-TASKS: dict[str, SymmetryTask] = {
+TARGETS: dict[str, Target] = {
     "all": Target(O2(), lambda u, v: _number((u * v).sum(-1)), lambda h: np.zeros(len(h)), "all of O(2)"),
     "rotations": Target(
         O2(),
@@ -156,7 +156,10 @@ class SymmetrySettings(Settings):
     method: str = setting("p-scnn", choices=("p-scnn",))
     group: str = setting(None, "The group H; that of the target.")
     densities: str = setting(
-        "last", "Of the last layer, one for each, or one for all.", section="density", choices=("last", "each", "shared")
+        "last",
+        "Of the last layer, one for each, or one for all.",
+        section="density",
+        choices=("last", "each", "shared"),
     )
     alignment: str = "exact"
     align_weight: float = 0.0
@@ -198,7 +201,7 @@ class Symmetry(Task):
         own, group = self.settings, self.settings.parsed_group
 
         def density() -> Likelihood:
-            return Likelihood(group, own.bandlimit, alignment="construction" if own.alignment == "construction" else "soft")
+            return Likelihood(group, own.bandlimit, alignment=own.density_alignment)
 
         one = density() if own.densities == "shared" else None
 

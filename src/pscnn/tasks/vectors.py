@@ -70,9 +70,16 @@ class Vectors(Task):
 
     def build(self) -> nn.Module:
         own = self.settings
-        density = {"alignment": "construction" if own.alignment == "construction" else "soft"}
-        options: dict[str, Any] = {"nonlinearity": own.nonlinearity, "bandlimit": own.bandlimit, "density": density}
-        model = models.build("vectors", own.method, own.parsed_group, shared=own.shared, noise=own.noise, **options)
+        model = models.build(
+            "vectors",
+            own.method,
+            own.parsed_group,
+            nonlinearity=own.nonlinearity,
+            bandlimit=own.bandlimit,
+            shared=own.shared,
+            noise=own.noise,
+            density={"alignment": own.density_alignment},
+        )
         return models.as_released(model, ("statistics",)) if own.detached else model
 
     def load(self, folder: str | Path | None) -> Mapping[str, Split]:

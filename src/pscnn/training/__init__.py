@@ -1,4 +1,4 @@
-"""The engine: settings, one objective, runs and their folders, fitting. It knows no task. Needs the extra ``training``."""
+"""The engine: settings, one objective, runs, fitting. It knows no task. Needs the extra ``training``."""
 
 from __future__ import annotations
 

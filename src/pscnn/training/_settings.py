@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 import yaml
 
@@ -108,16 +108,22 @@ class Settings:
     removed: ClassVar[Mapping[str, Any]] = {}
     with_densities: ClassVar[tuple[str, ...]] = ("p-scnn", "pe-mlp")
     """Methods that use the settings of densities."""
+    plain: ClassVar[tuple[str, ...]] = ("cnn", "mlp", "clcnn", "resnet18")
+    """Methods that know no group."""
+    dimension: ClassVar[int | None] = None
+    """Of the space on which the group acts; None if both will do."""
 
     method: str = setting("p-scnn", "How layers are built.", section="network")
     group: str = setting("O(2)", "The group H, such as C(4), D(4), SO(2), O(2).", section="network")
     bandlimit: int = setting(2, "L, the highest frequency of the densities.", section="density", least=0, most=32)
     alignment: str = setting(
-        "soft", "How densities are aligned: by a loss, after every epoch, or always.", section="density",
+        "soft",
+        "How densities are aligned: by a loss, after every epoch, or always.",
+        section="density",
         choices=ALIGNMENTS,
     )
     align_weight: float = setting(5.0, "Weight of the alignment error (soft alignment).", section="density", least=0)
-    kl_weight: float = setting(3.0, "Weight of the KL divergence between consecutive layers.", section="density", least=0)
+    kl_weight: float = setting(3.0, "Weight of the KL divergence between layers.", section="density", least=0)
     uniform_first: bool = setting(False, "Add the KL divergence of the first density to uniform.", section="density")
     epochs: int = setting(50, "Passes over the training data.", section="optimiser", least=1, most=10**6)
     batch_size: int = setting(256, "Examples per step and process.", section="optimiser", least=2, most=10**6)
@@ -127,14 +133,19 @@ class Settings:
     seed: int = setting(0, "Seeds weights, data and order.", section="run", least=0, most=2**32 - 1)
 
     @property
-    def dimension(self) -> int | None:
-        """Of the space on which the group acts; None if both will do."""
-        return None
-
-    @property
     def parsed_group(self) -> Group:
         """The group H."""
         return parse(self.group)
+
+    @property
+    def uses_group(self) -> bool:
+        """Whether the method knows the group."""
+        return self.method not in self.plain
+
+    @property
+    def density_alignment(self) -> Literal["soft", "construction"]:
+        """What densities are made with; "soft" stands for whatever is not their own affair."""
+        return "construction" if self.alignment == "construction" else "soft"
 
     @classmethod
     def options(cls) -> dict[str, Option]:
@@ -212,7 +223,9 @@ def _options(cls: type[Settings]) -> dict[str, Option]:
 class TrainerSettings(Settings):
     """The settings of runs that are trained epoch by epoch, with validation."""
 
-    select: str = setting("best", "Which epoch to test: best on validation data, or last.", section="optimiser", choices=("best", "last"))
+    select: str = setting(
+        "best", "Which epoch to test: best on validation data, or last.", section="optimiser", choices=("best", "last")
+    )
     precision: str = setting("fp32", "Of the arithmetic.", section="run", choices=PRECISIONS)
     compile: bool = setting(False, "Compile the training step (pays on long runs on a GPU).", section="run")
 

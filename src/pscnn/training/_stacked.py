@@ -55,7 +55,8 @@ def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:
         x, y = (torch.stack([getattr(one["train"], name) for one in data]) for name in ("x", "y"))
 
         def batches(epoch: int) -> Iterable[tuple[Tensor, Tensor]]:
-            for rows in torch.stack([_order(len(one["train"].x), task, epoch) for task, one in zip(tasks, data, strict=True)]).split(settings.batch_size, 1):
+            orders = torch.stack([_order(task, x.shape[1], epoch) for task in tasks])
+            for rows in orders.split(settings.batch_size, 1):
                 yield tuple(t.gather(1, rows[:, :, None].expand(-1, -1, t.shape[2])) for t in (x, y))
 
         history = fit_stacked(networks, batches, settings)
@@ -66,13 +67,15 @@ def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:
         ]
 
 
-def _order(count: int, task: Task, epoch: int) -> Tensor:
+def _order(task: Task, count: int, epoch: int) -> Tensor:
     """A new one for every seed and epoch."""
     generator = torch.Generator().manual_seed(1_000_003 * task.settings.seed + epoch)
     return torch.randperm(count, generator=generator)
 
 
-def _finish(folder: Path, network: _Network, data: Any, history: list[dict[str, float]], seconds: float) -> dict[str, Any]:
+def _finish(
+    folder: Path, network: _Network, data: Any, history: list[dict[str, float]], seconds: float
+) -> dict[str, Any]:
     """Test a trained network and write everything into its folder."""
     model, task = network.model, network.task
     refresh_statistics(model, data["train"].x)

@@ -33,7 +33,7 @@ def run_name(settings: Settings) -> str:
     task = task_of(settings)
     words = [_family(settings), task.variant]
     rest = {k: v for k, v in settings.differing().items() if k not in ("method", "group", "seed", *task.named)}
-    text = "-".join(f"{name}={json.dumps(value) if not isinstance(value, str) else value}" for name, value in rest.items())
+    text = "-".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in rest.items())
     if len(text) > LONGEST:
         text = hashlib.sha256(text.encode()).hexdigest()[:8]
     name = "-".join([*words, *([text] if text else []), f"seed{settings.seed}"])

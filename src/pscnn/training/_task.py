@@ -34,6 +34,7 @@ class Task(ABC):
         evaluation_batch: Examples at once when nothing is learnt.
         adamw: Whether weights decay apart from the gradient, as in AdamW, or as a part of it, as in Adam.
         square_penalty: Whether a method's own penalty enters the loss squared, as in the forecasting literature's code.
+        forecasts: Whether networks continue a flow frame by frame.
         stacked: Whether networks are so small that all seeds are trained at once, their weights stacked.
     """
 
@@ -43,6 +44,7 @@ class Task(ABC):
     adamw: ClassVar[bool] = True
     square_penalty: ClassVar[bool] = False
     stacked: ClassVar[bool] = False
+    forecasts: ClassVar[bool] = False
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings

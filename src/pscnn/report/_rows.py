@@ -9,58 +9,55 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pscnn.experiments import Cell, Sheet
-from pscnn.experiments._tables import spread
+from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
-from pscnn.training import Config, ConfigError
+from pscnn.training import ConfigError, Task, read_yaml, make_settings, task_of
 
 FORMATS = ("text", "markdown", "latex", "csv")
-SCORES = {
-    "test_accuracy": "test accuracy",
-    "other_accuracy": "on other digits",
-    "test_auc": "AUC",
-    "test_rmse": "RMSE, in deviations",
-    "future_rmse": "RMSE, later",
-    "domain_rmse": "RMSE, other runs",
-}
+Run = tuple[Path, dict[str, Any], dict[str, Any]]
+"""Folder, settings by name, result."""
 
 
-def sheet_rows(sheet: Sheet, filled: Mapping[tuple[str, str], tuple[Cell, int] | None]) -> list[list[str]]:
+def score_labels(tasks: Sequence[Task]) -> dict[str, str]:
+    """The results that tables of some tasks show, with their labels."""
+    return {key: label for task in tasks for key, label in task.scores.items()}
+
+
+def sheet_rows(sheet: Sheet, filled: Mapping[tuple[str, str], Cell | None]) -> list[list[str]]:
     """A table with its head: ours as mean ± spread (seeds), the paper's behind it, * where they differ.
 
     They differ where ours is more than two of the paper's standard deviations away.
     """
     out = [["", *sheet.columns]]
     for row in sheet.rows:
-        out.append([row, *(_cell(sheet, filled, row, column) for column in sheet.columns)])
+        places = [(row, column) for column in sheet.columns]
+        out.append([row, *(_cell(filled[p], sheet.digits) if p in sheet.cells else "" for p in places)])
     return out
 
 
-def _cell(sheet: Sheet, filled: Mapping[tuple[str, str], tuple[Cell, int] | None], row: str, column: str) -> str:
-    if (row, column) not in sheet.cells:
-        return ""
-    found = filled[row, column]
-    if found is None:
+def _cell(cell: Cell | None, digits: int) -> str:
+    if cell is None:
         return "–"
-    cell, count = found
-    ours = f"{cell.mean:.3f}" + (f" ± {cell.std:.3f}" if count > 1 else "") + f" ({count})"
+    ours = f"{cell.mean:.{digits}f}" + (f" ± {cell.std:.{digits}f}" if cell.count > 1 else "") + f" ({cell.count})"
     if cell.paper is None:
         return ours
     return f"{ours}{'*' if cell.differs else ''} | {cell.paper[0]:.3f} ± {cell.paper[1]:.3f}"
 
 
-def found_runs(root: Path, settings: Mapping[str, str]) -> list[tuple[Path, dict[str, Any], dict[str, Any]]]:
-    """Finished runs under a folder that have some settings, given as text: folder, configuration, result."""
+def finished_runs(root: Path, settings: Mapping[str, str]) -> list[Run]:
+    """Finished runs under a folder that have some settings, given as text."""
     out = []
     unknown = set(settings)
     for path in sorted(root.rglob("result.json")):
         try:
-            config, result = Config.read(path.with_name("config.yaml")), json.loads(path.read_text())
+            values, result = read_yaml(path.with_name("config.yaml")), json.loads(path.read_text())
         except (ConfigError, json.JSONDecodeError):
             continue  # another program's file
-        unknown -= config.keys()
-        if all(_is(config.get(name), value) for name, value in settings.items()):
-            out.append((path.parent, config, result))
+        if "experiment" in values:  # as earlier versions called it
+            values = {"task": values.pop("experiment"), **values}
+        unknown -= values.keys()
+        if all(_is(values.get(name), value) for name, value in settings.items()):
+            out.append((path.parent, values, result))
     if unknown:
         raise ConfigError(f"no run in {root} has a setting {min(unknown)!r}")
     return out
@@ -80,28 +77,26 @@ def _is(setting: Any, text: str) -> bool:
         return False
 
 
-def run_rows(
-    runs: Sequence[tuple[Path, dict[str, Any], dict[str, Any]]], compare: str | None = None
-) -> list[list[str]]:
+def run_rows(runs: Sequence[Run], compare: str | None = None) -> list[list[str]]:
     """A table of runs with its head; or, for each value of a setting, the mean and spread of their results."""
-    scores = [key for key in SCORES if any(key in result for _, _, result in runs)]
+    known = score_labels([task_of(make_settings(values)) for _, values, _ in runs])
+    labels = {key: label for key, label in known.items() if any(key in result for _, _, result in runs)}
     if compare is None:
-        head = ["run", "experiment", "method", "group", "seed", "epochs", *(SCORES[key] for key in scores), "seconds"]
-        out = [head]
-        for folder, config, result in runs:
-            own = [f"{result[key]:.4f}" if key in result else "" for key in scores]
-            words = [str(config.get(name, "")) for name in ("experiment", "method", "group", "seed")]
+        out = [["run", "task", "method", "group", "seed", "epochs", *labels.values(), "seconds"]]
+        for folder, values, result in runs:
+            own = [f"{result[key]:.4f}" if result.get(key) is not None else "" for key in labels]
+            words = [str(values.get(name, "")) for name in ("task", "method", "group", "seed")]
             out.append([str(folder), *words, str(result["epochs"]), *own, f"{result['seconds']:.0f}"])
         return out
-    unknown = [folder for folder, config, _ in runs if compare not in config]
+    unknown = [folder for folder, values, _ in runs if compare not in values]
     if unknown:
         raise ConfigError(f"{unknown[0]} has no setting {compare!r}")
-    out = [[compare, "runs", *(SCORES[key] for key in scores)]]
-    for value in dict.fromkeys(str(config[compare]) for _, config, _ in runs):
-        chosen = [result for _, config, result in runs if str(config[compare]) == value]
+    out = [[compare, "runs", *labels.values()]]
+    for value in dict.fromkeys(str(values[compare]) for _, values, _ in runs):
+        chosen = [result for _, values, result in runs if str(values[compare]) == value]
         row = [value, str(len(chosen))]
-        for key in scores:
-            numbers = [result[key] for result in chosen if key in result]
+        for key in labels:
+            numbers = [result[key] for result in chosen if result.get(key) is not None]
             mean, deviation = map("{:.4f}".format, spread(numbers)) if numbers else ("", "")
             row.append(f"{mean} ± {deviation}" if len(numbers) > 1 else mean)
         out.append(row)
