@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pscnn.groups import O2, O3, SO2, SO3, C, D, clebsch_gordan, direct_sum, octahedral_sphere_rule, parse
+from pscnn.groups import O2, O3, SO2, SO3, C, D, DirectSum, clebsch_gordan, direct_sum, octahedral_sphere_rule, parse
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,25 @@ def test_representations_are_values(group):
         assert hash(copy) == hash(rho)
         assert rho != group.trivial
         np.testing.assert_array_equal(copy(h), rho(h))
+
+
+def test_representations_read_back_from_their_repr(group):
+    psi = group.irreps(2)[-1]
+    made = [
+        group.vector,
+        group.vector + psi,
+        psi + group.trivial + psi,
+        psi.tensor(group.vector),
+        group.functions(2),
+        group.functions(2, C(1)),
+        group.functions(1) + group.functions(1),
+        psi.restrict(C(1)) + C(1).trivial if group.dimension == 2 else psi.restrict(C(1)),
+        DirectSum(group, group.vector.irreps, np.eye(group.dimension)[::-1].copy()),
+    ]
+    if group.order is not None:
+        made += [group.regular, group.quotient(C(1)), group.regular + group.trivial]
+    for rho in made:
+        assert eval(repr(rho)) == rho
 
 
 def test_different_groups_and_bases_are_not_equal():

@@ -10,7 +10,7 @@ from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._group import Group
 from pscnn.groups._parse import parse
 from pscnn.groups._planar import MIRROR, O2, SO2, C, D, PlanarGroup, rotation
-from pscnn.groups._representation import DirectSum, Irrep, Representation, clebsch_gordan, direct_sum
+from pscnn.groups._representation import DirectSum, Irrep, Representation, clebsch_gordan, direct_sum, listed
 from pscnn.groups._spatial import O3, SO3, axis_angle, octahedral_sphere_rule, quaternion_rotation, rotation_to
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "axis_angle",
     "clebsch_gordan",
     "direct_sum",
+    "listed",
     "octahedral_sphere_rule",
     "parse",
     "quaternion_rotation",
