@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from pscnn.data._folder import DataError, data_folder
+from pscnn.data._digits import SPLITS
+from pscnn.data._folder import DataError, data_folder, read_arrays
+from pscnn.data._windows import Windows
 
-__all__ = ["DataError", "data_folder"]
+__all__ = ["SPLITS", "DataError", "Windows", "data_folder", "read_arrays"]

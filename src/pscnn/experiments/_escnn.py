@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from pscnn.groups import Group
-from pscnn.models._ddmnist import _PADDINGS
-from pscnn.models._kit import highest_frequency
+from pscnn.models import DIGIT_PADDINGS, highest_frequency
 
 
 def available() -> bool:
@@ -31,7 +30,7 @@ class EscnnDoubleDigits(nn.Module):
         self._tensor = enn.GeometricTensor
         self.in_type = enn.FieldType(space, [space.trivial_repr])
         fields = self.in_type
-        third, fourth = _PADDINGS[size]
+        third, fourth = DIGIT_PADDINGS[size]
         layers: list[Any] = [enn.MaskModule(self.in_type, size + 1, margin=1)]
 
         def block(copies: int, frequency: int, kernel: int, stride: int, padding: int) -> None:

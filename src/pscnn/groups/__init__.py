@@ -6,8 +6,10 @@ Everything here is exact mathematics in NumPy float64, memoised in the process a
 from __future__ import annotations
 
 from pscnn.groups._axial import Axial
+from pscnn.groups._decompose import pick_basis
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._group import Group
+from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
 from pscnn.groups._parse import parse
 from pscnn.groups._planar import MIRROR, O2, SO2, C, D, PlanarGroup, rotation
 from pscnn.groups._representation import DirectSum, Irrep, Representation, clebsch_gordan, direct_sum, listed
@@ -29,12 +31,15 @@ __all__ = [
     "PlanarGroup",
     "Representation",
     "axis_angle",
+    "circular_harmonics",
     "clebsch_gordan",
     "direct_sum",
     "listed",
     "octahedral_sphere_rule",
     "parse",
+    "pick_basis",
     "quaternion_rotation",
     "rotation",
     "rotation_to",
+    "spherical_harmonics",
 ]

@@ -107,7 +107,7 @@ def _columns(group: Group, bandlimit: int, subgroup: Group | None) -> tuple[tupl
             fixed = np.einsum("nab,n->ab", psi.matrices(elements), weights)
         # Row vectors vᵀ with the endomorphisms acting from the right.
         multiplicity = round(float(np.trace(fixed))) // len(endomorphisms)
-        picked = _decompose.pick(fixed, multiplicity, endomorphisms.transpose(0, 2, 1), 1)
+        picked = _decompose.pick_basis(fixed, multiplicity, endomorphisms.transpose(0, 2, 1), 1)
         if multiplicity:
             out.append((psi, picked[:, 0, :].T))
     return tuple(out)

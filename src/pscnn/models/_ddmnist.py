@@ -9,10 +9,12 @@ from torch import nn as tnn
 from pscnn.groups import Group
 from pscnn.models._kit import METHODS, PlainKit, SteerableKit
 
-# (padding of block 3, padding of block 4) by image size; with these every stride meets an odd map symmetrically.
-# 56 → 57, 55, 55, 27, 15, 7, 3, 3, 1 and 28 → 29, 27, 27, 13, 7, 3, 3, 3, 1.
-_PADDINGS = {28: (1, 2), 56: (2, 0)}
-DIGIT_SIZES = tuple(_PADDINGS)
+DIGIT_PADDINGS = {28: (1, 2), 56: (2, 0)}
+"""Paddings of blocks 3 and 4 by image size; with these every stride meets an odd map symmetrically.
+
+56 → 57, 55, 55, 27, 15, 7, 3, 3, 1 and 28 → 29, 27, 27, 13, 7, 3, 3, 3, 1.
+"""
+DIGIT_SIZES = tuple(DIGIT_PADDINGS)
 
 
 def double_digits(
@@ -54,7 +56,7 @@ def double_digits(
         kit = SteerableKit(method, group, bandlimit, nonlinearity, channels, density or {})
     if size not in DIGIT_SIZES:
         raise ValueError(f"double-digit networks exist for images of side lengths {DIGIT_SIZES}, got {size}")
-    third, fourth = _PADDINGS[size]
+    third, fourth = DIGIT_PADDINGS[size]
 
     def copies(n: int) -> int:
         return max(1, round(n * width))
