@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
-from pscnn.groups import FunctionSpace, Group, Irrep, _decompose
+from pscnn.groups import FunctionSpace, Group, Irrep, pick_basis
 
 ALIGNMENT_SAMPLES = 100
 """Extra points near the identity for the alignment error of continuous groups (paper, Appendix E.3)."""
@@ -373,7 +373,7 @@ def _constants(
             members, member_weights = keep.quadrature(psi.frequency)
             projector = np.einsum("nab,n->ab", psi.matrices(members), member_weights)
             rank = round(float(np.trace(projector)))
-            blocks.append(_decompose.pick(projector, rank, np.ones((1, 1, 1)), psi.size)[:, :, 0].T)
+            blocks.append(pick_basis(projector, rank, np.ones((1, 1, 1)), psi.size)[:, :, 0].T)
     embedding = np.zeros((sum(len(b) for b in blocks), sum(b.shape[1] for b in blocks)))
     row = column = 0
     for block in blocks:

@@ -65,6 +65,7 @@ LAYERS: dict[str, Callable[[Group], torch.nn.Module]] = {
 }
 BROKEN = {"conv-learnt", "linear-learnt"}
 VECTORS = {"linear", "linear-learnt"}
+ANY_TYPE = {"pool", "mask", "upsample", "dropout"}  # they treat all fields alike and print their settings only
 
 
 @pytest.fixture(params=LAYERS)
@@ -85,7 +86,11 @@ def test_declares_its_types(name: str, layer: torch.nn.Module) -> None:
     assert isinstance(layer.in_type, FieldType)
     out = layer(batch(name, layer))
     assert out.shape[1] == layer.out_type.size
-    assert "Field" in repr(layer) or layer.extra_repr()
+    if name in ANY_TYPE:
+        assert "=" in layer.extra_repr()
+    else:
+        assert str(layer.in_type) in repr(layer)
+        assert str(layer.out_type) in repr(layer)
 
 
 def test_equivariant_exactly_when_the_density_is_uniform(name: str, group: Group, layer: torch.nn.Module) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pscnn.groups import O2, O3, SO2, SO3, Axial, C, D, clebsch_gordan, direct_sum, octahedral_sphere_rule, parse
+from pscnn.groups import O2, O3, SO2, SO3, C, D, DirectSum, clebsch_gordan, direct_sum, octahedral_sphere_rule, parse
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,12 @@ from pscnn.groups import O2, O3, SO2, SO3, Axial, C, D, clebsch_gordan, direct_s
         ("O(2)", O2()),
         ("SO3", SO3()),
         ("o(3)", O3()),
+        ("SO(2)@z", SO2().about((0, 0, 1))),
+        ("so2@Z", SO2().about((0, 0, 1))),
+        ("C4@(1,1,0)", C(4).about((1, 1, 0))),
+        ("C(4)@(0.5, 0.5, 0)", C(4).about((1, 1, 0))),
+        ("D(4)@x", D(4).about((1, 0, 0))),
+        ("D(4)@x, turn", D(4).about((1, 0, 0), "turn")),
     ],
 )
 def test_parse_reads_the_usual_names(text, expected):
@@ -30,16 +36,46 @@ def test_parse_reads_the_usual_names(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "C", "C0", "C(-1)", "D(0)", "SO(4)", "O1", "U(1)", "C(4)x", "C(4", "C4)", "C2.5", 4]
+    "text",
+    [
+        *("", "C", "C0", "C(-1)", "D(0)", "SO(4)", "O1", "U(1)", "C(4)x", "C(4", "C4)", "C2.5", 4, f"C{'9' * 5000}"),
+        *("C(4)@", "C(4)@w", "SO(3)@z", "C(0)@z", "C(4)@(0, 0, 0)", "C(4)@(1, 0)", "C(4)@(1, 0, 0, 0)", "@z"),
+        *("C(4)@(1, 0, nan)", "C(4)@(1, 0, a)", "C(4)@1, 0, 0", "D(4)@z, flip", "O(2), turn"),
+    ],
+    ids=lambda text: str(text)[:20],
 )
 def test_parse_refuses_anything_else(text):
-    with pytest.raises(ValueError, match=r"unknown group .*: use C"):
+    with pytest.raises(ValueError, match=r"unknown group .*: use C\(N\).*names such as 'SO\(2\)@z'") as error:
         parse(text)
+    assert repr(text) in str(error.value)
 
 
 def test_parse_reads_every_name_back(group):
-    if not isinstance(group, Axial):
-        assert parse(group.name) == parse(str(group)) == group
+    assert parse(group.name) == parse(str(group)) == group
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(
+    planar=st.sampled_from([C(1), C(5), D(1), D(12), SO2(), O2()]),
+    axis=st.one_of(
+        st.tuples(*3 * [st.floats(-1e3, 1e3)]).filter(lambda axis: np.linalg.norm(axis) > 1e-6),
+        st.tuples(*3 * [st.integers(-40, 40)]).filter(any),
+    ),
+    kind=st.sampled_from(["mirror", "turn"]),
+)
+@example(planar=O2(), axis=(1e-12, 0, -1), kind="turn")
+def test_names_and_reprs_about_any_axis_read_back(planar, axis, kind):
+    group = planar.about(axis, kind)
+    assert parse(group.name) == group
+    assert eval(repr(group)) == group
+
+
+def test_axes_in_small_whole_numbers_are_named_by_these():
+    assert SO2().about((0, 0, 1)).name == "SO(2)@z"
+    assert SO2().about((0, 0, -1)).name == "SO(2)@(0, 0, -1)"
+    assert D(3).about((-2, 3, 6), "turn").name == "D(3)@(-2, 3, 6), turn"
+    assert C(4).about((0.5, 0.5, 0)).name == "C(4)@(1, 1, 0)"
+    assert repr(C(4).about((2, 2, 0))) == "C(4).about((1, 1, 0))"
 
 
 def test_groups_are_values(group):
@@ -73,6 +109,25 @@ def test_representations_are_values(group):
         assert hash(copy) == hash(rho)
         assert rho != group.trivial
         np.testing.assert_array_equal(copy(h), rho(h))
+
+
+def test_representations_read_back_from_their_repr(group):
+    psi = group.irreps(2)[-1]
+    made = [
+        group.vector,
+        group.vector + psi,
+        psi + group.trivial + psi,
+        psi.tensor(group.vector),
+        group.functions(2),
+        group.functions(2, C(1)),
+        group.functions(1) + group.functions(1),
+        psi.restrict(C(1)) + C(1).trivial if group.dimension == 2 else psi.restrict(C(1)),
+        DirectSum(group, group.vector.irreps, np.eye(group.dimension)[::-1].copy()),
+    ]
+    if group.order is not None:
+        made += [group.regular, group.quotient(C(1)), group.regular + group.trivial]
+    for rho in made:
+        assert eval(repr(rho)) == rho
 
 
 def test_different_groups_and_bases_are_not_equal():

@@ -8,12 +8,12 @@ import torch
 from helpers import grid_elements
 
 import pscnn
-from pscnn.groups import O3, SO3, Group
+from pscnn.groups import O3, SO3, Group, parse
 from pscnn.models import ParallelPathway, build, penalty, twin
 from pscnn.nn import FieldType
 
 
-def network(method: str, group: Group, **options: object) -> torch.nn.Module:
+def network(method: str, group: Group | str, **options: object) -> torch.nn.Module:
     torch.manual_seed(0)
     return build("medmnist3d", method, group, **{"width": 1, "size": 16, **options}).double().eval()
 
@@ -34,6 +34,17 @@ def test_equivariant_networks_are_invariant_to_the_cube(group: Group, nonlineari
         y = model(batch)
     assert y.std() > 1e-4
     assert torch.allclose(y, y[:1].expand_as(y), atol=1e-10)
+
+
+@pytest.mark.parametrize("nonlinearity", ["gated", "fourier"])
+@pytest.mark.parametrize("name", ["SO(2)@z", "D(4)@x, turn", "C(2)@(1, 1, 0)"])
+def test_groups_about_an_axis_are_kept_and_no_more(name: str, nonlinearity: str) -> None:
+    model, group = network("scnn", name, nonlinearity=nonlinearity), parse(name)
+    x = torch.randn(1, 1, 16, 16, 16, dtype=torch.float64)
+    with torch.no_grad():
+        y = model(x)
+        for h in grid_elements(O3()):
+            assert torch.allclose(model(moved(x, O3(), h)), y, atol=1e-10) == group.contains(h)
 
 
 def test_rotations_alone_do_not_bring_reflections() -> None:

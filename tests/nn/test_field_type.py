@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import grid_elements, irrep_type, noise
+from helpers import function_type, grid_elements, irrep_type, noise, quotient_type
 
 import pscnn
 from pscnn import FieldType, Likelihood, nn
@@ -24,7 +24,29 @@ def test_is_a_value(group: Group) -> None:
     assert irrep_type(group) == irrep_type(group)
     assert hash(irrep_type(group)) == hash(irrep_type(group))
     assert irrep_type(group, 2) != irrep_type(group, 3)
-    assert group.name in repr(irrep_type(group))
+    assert group.name in str(irrep_type(group))
+
+
+def pasted(text: str) -> object:
+    names: dict[str, object] = {}
+    exec("from pscnn.groups import *\nfrom pscnn import FieldType", names)
+    return eval(text, names)
+
+
+def test_reads_back_from_its_repr(group: Group) -> None:
+    irreps = group.irreps(1)
+    mixed = FieldType(group, [*3 * [irreps[-1]], irreps[0], group.vector, *2 * [group.functions(1)]])
+    for fields in (irrep_type(group), function_type(group), quotient_type(group), mixed):
+        copy = pasted(repr(fields))
+        assert copy == fields
+        assert str(copy) == str(fields)
+
+
+def test_repeated_fields_are_written_once() -> None:
+    scalar, vector = H.irrep(0, 0), H.irrep(1, 1)
+    assert repr(FieldType(H, 8 * [scalar, vector])) == "FieldType(O2(), 8 * [O2().irrep(0, 0), O2().irrep(1, 1)])"
+    assert repr(FieldType(H, [scalar, *3 * [vector]])) == "FieldType(O2(), [O2().irrep(0, 0)] + 3 * [O2().irrep(1, 1)])"
+    assert repr(FieldType(C(4), 2 * [C(4).regular])) == "FieldType(C(4), 2 * [C(4).regular])"
 
 
 def test_transform_is_an_action(group: Group) -> None:

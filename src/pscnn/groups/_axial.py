@@ -13,7 +13,7 @@ from pscnn.groups._representation import Irrep
 from pscnn.groups._spatial import rotation_to
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Axial(Group):
     """A plane group that acts on space about an axis: g becomes diag(g, 1) in a frame whose third axis is ``axis``.
 
@@ -44,19 +44,18 @@ class Axial(Group):
             raise ValueError(f"axis must be three numbers, not all zero, got {self.axis}")
         if self.reflections not in ("mirror", "turn"):
             raise ValueError(f"reflections must be 'mirror' or 'turn', got {self.reflections!r}")
-        # Rounded, so that axes of different lengths in one direction give equal groups; once, so that it reads back.
-        if abs(np.linalg.norm(axis) - 1) > 1e-11:
-            axis = axis / np.linalg.norm(axis)
-        x, y, z = (float(a) for a in np.round(axis, 12) + 0.0)
-        object.__setattr__(self, "axis", (x, y, z))
+        object.__setattr__(self, "axis", _unit(axis))
         if not self.planar.has_reflections:
             object.__setattr__(self, "reflections", "mirror")
 
     @property
     def name(self) -> str:
-        axis = {(1.0, 0.0, 0.0): "x", (0.0, 1.0, 0.0): "y", (0.0, 0.0, 1.0): "z"}.get(self.axis)
-        turn = ", turn" if self.reflections == "turn" else ""
-        return f"{self.planar.name}@{axis or '(' + ', '.join(f'{a:.3g}' for a in self.axis) + ')'}{turn}"
+        letter = {(1.0, 0.0, 0.0): "x", (0.0, 1.0, 0.0): "y", (0.0, 0.0, 1.0): "z"}.get(self.axis)
+        return f"{self.planar.name}@{letter or _direction(self.axis)}{', turn' if self.reflections == 'turn' else ''}"
+
+    def __repr__(self) -> str:
+        turn = ", 'turn'" if self.reflections == "turn" else ""
+        return f"{self.planar!r}.about({_direction(self.axis)}{turn})"
 
     @property
     def frame(self) -> Array:
@@ -127,3 +126,22 @@ class Axial(Group):
     def place(self, group: Group) -> Group:
         """Plane groups act about the same axis."""
         return group.about(self.axis, self.reflections) if isinstance(group, PlanarGroup) else group
+
+
+def _unit(axis: Array) -> tuple[float, float, float]:
+    """Rounded, so that axes of different lengths in one direction give equal groups; once, so that it reads back."""
+    if abs(np.linalg.norm(axis) - 1) > 1e-11:
+        axis = axis / np.linalg.norm(axis)
+    x, y, z = (float(a) for a in np.round(axis, 12) + 0.0)
+    return x, y, z
+
+
+def _direction(axis: tuple[float, float, float]) -> tuple[float, float, float]:
+    """The axis in small whole numbers where these give exactly the same, otherwise as it is."""
+    least = min(abs(a) for a in axis if a)
+    for factor in range(1, 10):
+        whole = np.round(factor / least * np.array(axis))
+        if np.abs(whole).max() < 100 and _unit(whole) == axis:
+            x, y, z = (int(a) for a in whole)
+            return x, y, z
+    return axis

@@ -33,10 +33,10 @@ def intertwiners(rho: Array, psi: Array, weights: Array, endomorphisms: Array) -
     flat = (rho.reshape(len(rho), -1) * weights[:, None]).T @ psi.reshape(len(psi), -1)
     projector = flat.reshape(size, size, dim, dim).transpose(0, 2, 1, 3).reshape(size * dim, size * dim)
     copies = round(float(np.trace(projector))) // len(endomorphisms)
-    return np.sqrt(dim) * pick(projector, copies, endomorphisms, size)
+    return np.sqrt(dim) * pick_basis(projector, copies, endomorphisms, size)
 
 
-def pick(projector: Array, copies: int, endomorphisms: Array, size: int) -> Array:
+def pick_basis(projector: Array, copies: int, endomorphisms: Array, size: int) -> Array:
     """Orthonormal vectors from the range of a projector, modulo the right action of the endomorphisms.
 
     Args:

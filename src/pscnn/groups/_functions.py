@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pscnn.groups._group import Group
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FunctionSpace(Representation):
     """Band-limited functions on H, or on the quotient H/K, on which H acts by (h·f)(g) = f(h⁻¹g).
 
@@ -58,6 +58,10 @@ class FunctionSpace(Representation):
     def name(self) -> str:
         over = self.group.name if self.subgroup is None else f"{self.group.name}/{self.subgroup.name}"
         return f"functions on {over} up to {self.bandlimit}"
+
+    def __repr__(self) -> str:
+        quotient = "" if self.subgroup is None else f", {self.subgroup!r}"
+        return f"{self.group!r}.functions({self.bandlimit}{quotient})"
 
     def sample(self, elements: ArrayLike) -> Array:
         """The matrix A with f(g_n) = (A c)_n: the inverse Fourier transform at these elements, shape (N, size)."""
@@ -103,7 +107,7 @@ def _columns(group: Group, bandlimit: int, subgroup: Group | None) -> tuple[tupl
             fixed = np.einsum("nab,n->ab", psi.matrices(elements), weights)
         # Row vectors vᵀ with the endomorphisms acting from the right.
         multiplicity = round(float(np.trace(fixed))) // len(endomorphisms)
-        picked = _decompose.pick(fixed, multiplicity, endomorphisms.transpose(0, 2, 1), 1)
+        picked = _decompose.pick_basis(fixed, multiplicity, endomorphisms.transpose(0, 2, 1), 1)
         if multiplicity:
             out.append((psi, picked[:, 0, :].T))
     return tuple(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -183,7 +184,7 @@ def _vector(group: Group) -> DirectSum:
     from pscnn.groups._spatial import O3
 
     full: Group = O2() if group.dimension == 2 else O3()
-    return full.irrep(1, 1).restrict(group)
+    return replace(full.irrep(1, 1).restrict(group), origin=f"{group!r}.vector")
 
 
 @memo
@@ -198,5 +199,7 @@ def _quotient(group: Group, subgroup: Group | None) -> DirectSum:
         elements = np.stack(keep)
     space = group.functions(group.max_frequency or 0, subgroup)
     basis = space.sample(elements) / np.sqrt(len(elements))
-    label = "regular" if subgroup is None else f"{group.name}/{subgroup.name}"
-    return DirectSum(group, space.irreps, basis, label)
+    if subgroup is None:
+        return DirectSum(group, space.irreps, basis, "regular", f"{group!r}.regular")
+    label, origin = f"{group.name}/{subgroup.name}", f"{group!r}.quotient({subgroup!r})"
+    return DirectSum(group, space.irreps, basis, label, origin)

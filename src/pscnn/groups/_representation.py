@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -165,16 +167,27 @@ class Irrep(Representation):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DirectSum(Representation):
-    """A direct sum of irreps, seen through a change of basis."""
+    """A direct sum of irreps, seen through a change of basis.
+
+    Args:
+        group: H.
+        irreps: The irreps.
+        basis: The change of basis, or None for the identity.
+        label: The representation's name, by default that of its irreps.
+        origin: The expression that makes it, for its repr.
+    """
 
     group: Group
     irreps: tuple[Irrep, ...]
-    basis: Array | None = field(default=None)
+    basis: Array | None = None
     label: str | None = None
+    origin: str | None = None
 
     def __post_init__(self) -> None:
         if self.basis is not None:
-            self.basis.flags.writeable = False
+            basis = np.asarray(self.basis, dtype=np.float64)
+            basis.flags.writeable = False
+            object.__setattr__(self, "basis", basis)
 
     @property
     def change_of_basis(self) -> Array | None:
@@ -194,7 +207,30 @@ class DirectSum(Representation):
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"<{self.name} of {self.group.name}, size {self.size}>"
+        if self.origin:
+            return self.origin
+        if self.basis is None:
+            return f"direct_sum({listed(self.irreps)})"
+        return f"DirectSum({self.group!r}, {self.irreps!r}, {self.basis.tolist()!r})"
+
+
+def listed(items: Sequence[object]) -> str:
+    """The repr of a list, short where items repeat: ``8 * [a, b]``, ``3 * [a] + [b, c]``.
+
+    Example:
+        >>> listed([1, 2, 1, 2]), listed([1, 1, 1, 2, 3])
+        ('2 * [1, 2]', '3 * [1] + [2, 3]')
+    """
+    count = len(items)
+    for period in range(1, count // 2 + 1):
+        if count % period == 0 and list(items) == list(items[:period]) * (count // period):
+            return f"{count // period} * {list(items[:period])!r}"
+    runs = [(item, len(list(same))) for item, same in groupby(items)]
+    parts = []
+    for repeats, found in groupby(runs, key=lambda run: run[1] > 1):
+        chosen = list(found)
+        parts += [f"{n} * [{item!r}]" for item, n in chosen] if repeats else [repr([item for item, _ in chosen])]
+    return " + ".join(parts)
 
 
 def direct_sum(parts: list[Representation]) -> DirectSum:
@@ -212,7 +248,9 @@ def direct_sum(parts: list[Representation]) -> DirectSum:
         stop = start + part.size
         basis[start:stop, start:stop] = np.eye(part.size) if q is None else q
         start = stop
-    return DirectSum(parts[0].group, irreps, basis, "⊕".join(part.name for part in parts))
+    return DirectSum(
+        parts[0].group, irreps, basis, "⊕".join(part.name for part in parts), f"direct_sum({listed(parts)})"
+    )
 
 
 @memo
@@ -221,7 +259,7 @@ def _endomorphisms(psi: Irrep) -> Array:
     return _decompose.commutant(psi.matrices(elements), weights)
 
 
-def _split(group: Group, values: Array, weights: Array, elements: Array, frequency: int) -> DirectSum:
+def _split(group: Group, values: Array, weights: Array, elements: Array, frequency: int, origin: str) -> DirectSum:
     """Decompose a representation of ``group`` given by its values at a quadrature's nodes."""
     irreps: list[Irrep] = []
     columns: list[Array] = []
@@ -232,13 +270,14 @@ def _split(group: Group, values: Array, weights: Array, elements: Array, frequen
     basis = np.concatenate(columns, axis=1)
     if np.allclose(basis, np.eye(len(basis)), atol=1e-12):
         return DirectSum(group, tuple(irreps))
-    return DirectSum(group, tuple(irreps), basis)
+    return DirectSum(group, tuple(irreps), basis, origin=origin)
 
 
 @memo
 def _restrict(rho: Representation, subgroup: Group) -> DirectSum:
     elements, weights = subgroup.quadrature(2 * rho.frequency)
-    return _split(subgroup, rho(elements), weights, elements, rho.frequency)
+    origin = f"{rho!r}.restrict({subgroup!r})"
+    return _split(subgroup, rho(elements), weights, elements, rho.frequency, origin)
 
 
 @memo
@@ -247,7 +286,8 @@ def _tensor(left: Representation, right: Representation) -> DirectSum:
     elements, weights = left.group.quadrature(2 * frequency)
     values = np.einsum("nab,ncd->nacbd", left(elements), right(elements))
     size = left.size * right.size
-    return _split(left.group, values.reshape(-1, size, size), weights, elements, frequency)
+    origin = f"{left!r}.tensor({right!r})"
+    return _split(left.group, values.reshape(-1, size, size), weights, elements, frequency, origin)
 
 
 @memo

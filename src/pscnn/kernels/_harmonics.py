@@ -8,8 +8,7 @@ import numpy as np
 
 from pscnn._memo import memo
 from pscnn._types import Array
-from pscnn.groups import O2, O3, Group, Irrep
-from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
+from pscnn.groups import O2, O3, Group, Irrep, circular_harmonics, spherical_harmonics
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS, PAST, flows
 from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, highest_frequency, penalty
 from pscnn.models._preliminary import FreeProjection
-from pscnn.models._released import as_released
+from pscnn.models._released import DetachedBatchNorm, as_released
 from pscnn.models._rescale import Rescale
 from pscnn.models._roll_out import roll_out
 from pscnn.models._twin import twin
@@ -30,6 +30,7 @@ __all__ = [
     "VECTOR_METHODS",
     "VOLUME_METHODS",
     "VOLUME_SIZES",
+    "DetachedBatchNorm",
     "FreeProjection",
     "ParallelPathway",
     "Rescale",

@@ -9,9 +9,11 @@ from torch import nn as tnn
 from pscnn.groups import Group
 from pscnn.models._kit import METHODS, PlainKit, SteerableKit
 
-# (padding of block 3, padding of block 4) by image size; with these every stride meets an odd map symmetrically.
-# 56 → 57, 55, 55, 27, 15, 7, 3, 3, 1 and 28 → 29, 27, 27, 13, 7, 3, 3, 3, 1.
 DIGIT_PADDINGS = {28: (1, 2), 56: (2, 0)}
+"""Paddings of blocks 3 and 4 by image size; with these every stride meets an odd map symmetrically.
+
+56 → 57, 55, 55, 27, 15, 7, 3, 3, 1 and 28 → 29, 27, 27, 13, 7, 3, 3, 3, 1.
+"""
 DIGIT_SIZES = tuple(DIGIT_PADDINGS)
 
 

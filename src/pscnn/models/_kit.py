@@ -20,7 +20,7 @@ PLAIN_PENALTY = 1e-3
 
 
 def highest_frequency(group: Group) -> int:
-    """The highest frequency of features: 4 in the plane, 3 for SO(3), 2 for O(3), less for small finite groups."""
+    """The highest frequency of features: 4 in the plane, 3 in space but 2 for O(3), less for small finite groups."""
     limit = 4 if group.dimension == 2 else 2 if group == O3() else 3
     return limit if group.max_frequency is None else min(limit, group.max_frequency)
 
@@ -167,11 +167,11 @@ class SteerableKit:
         if self.nonlinearity == "gated":
             fields = FieldType(self.group, copies * [direct_sum(list(self.group.irreps(frequency)))])
             activation = nn.GatedBatchNorm(fields) if norm else nn.GatedNonlinearity(fields)
-        elif self.group.dimension == 2:
+        elif self.group.planar is not None:  # in the plane or about an axis
             fields = FieldType(self.group, copies * [self.group.functions(frequency)])
             activation = nn.FourierPointwise(fields, degree=2 * frequency)
         else:  # functions on the sphere
-            stabiliser = O2() if self.group == O3() else SO2()
+            stabiliser = O2() if self.group.has_reflections else SO2()
             fields = FieldType(self.group, copies * [self.group.functions(frequency, stabiliser)])
             activation = nn.QuotientFourierPointwise(fields, degree=2 * frequency)
         # The normalisation takes out what a bias adds.

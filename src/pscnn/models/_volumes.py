@@ -49,10 +49,10 @@ def volumes(
         method: "cnn" (plain), "scnn" (fully equivariant), "rpp" (whole blocks with a plain one in parallel) or "p-scnn"
             (the second layer of every residual block has a learnt density, which its skip connection shares);
             "resnet18", another architecture, is the plain network that the MedMNIST collection is measured with.
-        group: H, of space. "cnn" and "resnet18" do not use it; the latter has no options but
+        group: H, of space, such as SO(3) or SO(2)@z. "cnn" and "resnet18" do not use it; the latter has no options but
             ``classes`` and ``channels``.
         bandlimit: L of the densities.
-        nonlinearity: "gated", or "fourier" for functions on the sphere.
+        nonlinearity: "gated", or "fourier" for functions on the sphere (on the group, if it turns about an axis).
         invariant: Whether the head sees invariant features only.
         size: Side length of the volumes: 28 as in the paper, 16, or 64, which a first pooling brings to 29.
         width: Fields in the first block; with "rpp" half of it, as in the paper.

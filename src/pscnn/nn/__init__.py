@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._bases import dense_basis, kinds, row_basis
+from pscnn.nn._batch_norm import BatchNorm, field_statistics
 from pscnn.nn._conv import Conv2d, Conv3d, Linear
 from pscnn.nn._convert import convert
 from pscnn.nn._export import export
+from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
@@ -32,6 +34,11 @@ __all__ = [
     "SteerableMap",
     "Upsample",
     "convert",
+    "convolve",
+    "dense_basis",
     "expand_once",
     "export",
+    "field_statistics",
+    "kinds",
+    "row_basis",
 ]

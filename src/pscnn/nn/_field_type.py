@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pscnn._types import Array, ArrayLike
-from pscnn.groups import Group, Irrep, Representation
+from pscnn.groups import Group, Irrep, Representation, listed
 from pscnn.kernels import Layout, layout
 from pscnn.nn._space import transform_space
 
@@ -30,6 +30,8 @@ class FieldType:
         >>> H = O2()
         >>> FieldType(H, 8 * [H.irrep(0, 0), H.irrep(1, 1)]).size
         24
+        >>> FieldType(H, 8 * [H.irrep(0, 0), H.irrep(1, 1)])
+        FieldType(O2(), 8 * [O2().irrep(0, 0), O2().irrep(1, 1)])
     """
 
     group: Group
@@ -94,6 +96,9 @@ class FieldType:
         return out if tensor.ndim == 2 else transform_space(out, element)
 
     def __repr__(self) -> str:
+        return f"FieldType({self.group!r}, {listed(self.representations)})"
+
+    def __str__(self) -> str:
         runs: list[list[object]] = []
         for rho in self.representations:
             if runs and runs[-1][1] == rho.name:
