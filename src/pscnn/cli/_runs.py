@@ -48,15 +48,13 @@ train_app = typer.Typer(cls=_Tasks, help="Train a network and test its best epoc
 app.add_typer(train_app, name="train", invoke_without_command=True)
 
 _Config = Annotated[Path | None, typer.Option(help="YAML file with settings; options override it.")]
-_Runs = Annotated[Path | None, typer.Option(help="Folder for runs.", show_default="runs")]
+_Runs = Annotated[Path | None, typer.Option(help="Folder for runs; runs by default.")]
 _Name = Annotated[str | None, typer.Option(help="Name of the run's folder, instead of what is not default.")]
-_Seeds = Annotated[int | None, typer.Option(min=1, help="Runs with consecutive seeds.", show_default="1")]
+_Seeds = Annotated[int | None, typer.Option(min=1, help="Runs with consecutive seeds, from --seed on.")]
 _Together = Annotated[bool | None, typer.Option("--together", help="Train all seeds at once, in processes.")]
-_Device = Annotated[str | None, typer.Option(help="auto, cpu or gpu.", show_default="auto")]
-_Devices = Annotated[
-    int | None, typer.Option(min=1, help="How many devices train in parallel.", show_default="1")
-]
-_Progress = Annotated[bool | None, typer.Option(help="Show a progress bar.", show_default="yes, in a terminal")]
+_Device = Annotated[str | None, typer.Option(help="auto (the default), cpu or gpu.")]
+_Devices = Annotated[int | None, typer.Option(min=1, help="How many devices train in parallel.")]
+_Progress = Annotated[bool | None, typer.Option(help="Show a progress bar.")]
 
 
 @train_app.callback()

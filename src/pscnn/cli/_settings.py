@@ -41,10 +41,7 @@ class NamedCommands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name, or a message that names all."""
-        try:
-            function = command(self.make)(cmd_name)
-        except typer.Exit:
-            raise
+        function = command(self.make)(cmd_name)
         single = typer.Typer(rich_markup_mode="rich", add_completion=False)
         single.command(cmd_name, cls=_SettingsCommand)(function)
         return typer.main.get_command(single)
@@ -64,7 +61,9 @@ class _SettingsCommand(TyperCommand):
             from pscnn.training import task_names, task_type
 
             have = [task for task in task_names() if name in task_type(task).settings_type.options()]
-            fail(f"{self.name} has no option {option}" + (f"; {', '.join(have)}: these tasks have it" if have else ""), 2)
+            fail(
+                f"{self.name} has no option {option}" + (f"; {', '.join(have)}: these tasks have it" if have else ""), 2
+            )
 
 
 def with_settings(function: Callable[..., Any], types: Sequence[type[Settings]]) -> Callable[..., Any]:
@@ -91,11 +90,13 @@ def _parameter(name: str, found: list[Option]) -> inspect.Parameter:
     text, choices = first.text, first.choices
     if choices:
         text += f" One of {', '.join(str(choice) for choice in choices if choice != '')}."
-    defaults = list(dict.fromkeys(str(option.default) for option in found if option.default not in (None, "")))
+    defaults = dict.fromkeys(str(option.default) for option in found if option.default not in (None, ""))
+    if defaults:
+        text += f" Default: {' or '.join(defaults)}."
     info: Any = typer.Option(
         help=text,
         rich_help_panel=PANELS[first.section],
-        show_default=" or ".join(defaults) if defaults else False,
+        show_default=False,
         autocompletion=(lambda: [str(choice) for choice in choices]) if choices else None,
     )
     kind = inspect.Parameter.KEYWORD_ONLY

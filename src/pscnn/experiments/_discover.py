@@ -90,7 +90,7 @@ def discover_plan(
         device: "cpu" or "cuda".
     """
     about = own.read_about(data)
-    given = {"width": width} if width is not None else {}
+    given: dict[str, Any] = {"width": width} if width is not None else {}
     base = OwnSettings(data=str(data), about=about.to_json(), group=group, **given)
     base = replace(base, batch_size=max(2, min(base.batch_size, 2 ** int(math.log2(max(2, about.counts[0] / 8))))))
     kinds = {

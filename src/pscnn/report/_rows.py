@@ -11,7 +11,7 @@ from typing import Any
 
 from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
-from pscnn.training import ConfigError, Task, read_yaml, make_settings, task_of
+from pscnn.training import ConfigError, Task, make_settings, read_yaml, task_of
 
 FORMATS = ("text", "markdown", "latex", "csv")
 Run = tuple[Path, dict[str, Any], dict[str, Any]]

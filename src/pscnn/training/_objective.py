@@ -68,4 +68,4 @@ def make_optimizer(
     if spared:
         groups.append({"params": spared, "weight_decay": 0.0})
     make = torch.optim.AdamW if adamw else torch.optim.Adam
-    return make(groups, lr=settings.lr, **({"fused": True} if fused else {}))
+    return make(groups, lr=settings.lr, fused=fused or None)

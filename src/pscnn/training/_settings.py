@@ -196,7 +196,7 @@ class Settings:
 
     def differing(self) -> dict[str, Any]:
         """The settings that are not the defaults; they identify a run."""
-        open_ones = {name: None for name, option in self.options().items() if option.default is None}
+        open_ones: dict[str, Any] = {name: None for name, option in self.options().items() if option.default is None}
         usual = dataclasses.replace(self, **open_ones)
         out = {}
         for name, option in self.options().items():
@@ -207,7 +207,7 @@ class Settings:
 
 
 @cache
-def _options(cls: type[Settings]) -> dict[str, Option]:
+def _options(cls: Any) -> dict[str, Option]:
     hints = get_type_hints(cls)
     known: dict[str, dict[str, Any]] = {}
     for parent in reversed(cls.__mro__):

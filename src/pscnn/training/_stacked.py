@@ -54,7 +54,7 @@ def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:
         data = [task.load(None) for task in tasks]
         x, y = (torch.stack([getattr(one["train"], name) for one in data]) for name in ("x", "y"))
 
-        def batches(epoch: int) -> Iterable[tuple[Tensor, Tensor]]:
+        def batches(epoch: int) -> Iterable[tuple[Tensor, ...]]:
             orders = torch.stack([_order(task, x.shape[1], epoch) for task in tasks])
             for rows in orders.split(settings.batch_size, 1):
                 yield tuple(t.gather(1, rows[:, :, None].expand(-1, -1, t.shape[2])) for t in (x, y))
