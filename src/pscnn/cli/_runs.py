@@ -38,138 +38,98 @@ class _Tasks(NamedCommands):
     def make(self, name: str) -> Callable[..., Any]:
         from pscnn.training import task_type
 
+        if name == _NO_TASK:
+            return with_settings(command(_train), [])
         kind = task_type(name)
         function = with_settings(command(_train), [kind.settings_type])
         function.__doc__ = f"{kind.__doc__}\n\nTrain a network and test its best epoch."
         return function
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options without a task before them are those of a command of their own."""
+        if args and args[0].startswith("--") and args[0] != "--help":
+            args = [_NO_TASK, *args]
+        return super().parse_args(ctx, args)
 
-train_app = typer.Typer(cls=_Tasks, help="Train a network and test its best epoch: pscnn train TASK --help.")
-app.add_typer(train_app, name="train", invoke_without_command=True)
 
-_Config = Annotated[Path | None, typer.Option(help="YAML file with settings; options override it.")]
-_Runs = Annotated[Path | None, typer.Option(help="Folder for runs; runs by default.")]
-_Name = Annotated[str | None, typer.Option(help="Name of the run's folder, instead of what is not default.")]
-_Seeds = Annotated[int | None, typer.Option(min=1, help="Runs with consecutive seeds, from --seed on.")]
-_Together = Annotated[bool | None, typer.Option("--together", help="Train all seeds at once, in processes.")]
-_Device = Annotated[str | None, typer.Option(help="auto (the default), cpu or gpu.")]
-_Devices = Annotated[int | None, typer.Option(min=1, help="How many devices train in parallel.")]
-_Progress = Annotated[bool | None, typer.Option(help="Show a progress bar.")]
+_NO_TASK = "run"
+train_app = typer.Typer(cls=_Tasks, no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(train_app, name="train")
 
 
 @train_app.callback()
-@command
-def _train_callback(
-    ctx: typer.Context,
-    config: _Config = None,
-    resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
-    runs: _Runs = None,
-    name: _Name = None,
-    seeds: _Seeds = None,
-    together: _Together = None,
-    data_dir: DataDir = None,
-    accelerator: _Device = None,
-    devices: _Devices = None,
-    progress: _Progress = None,
-) -> None:
-    """Train a network and test its best epoch. A run has a folder of its own, which is never overwritten."""
-    how = {name: value for name, value in ctx.params.items() if name != "resume" and value is not None}
-    if ctx.invoked_subcommand is not None:
-        if resume is not None:
-            fail("--resume takes the task and its settings from the run; give no task", 2)
-        ctx.obj = how
-    elif resume is not None:
-        if {"config", "runs", "name", "seeds", "together"} & how.keys():
-            fail("--resume takes its settings from the run; give no others", 2)
-        from pscnn.training import read_task
+def _train_callback() -> None:
+    """Train a network and test its best epoch: pscnn train TASK, or --resume RUN, or --config FILE.
 
-        read_task(resume)
-        _print_results({resume: _fit(resume, **how)})
-    elif config is not None:
-        ctx.obj = {}
-        _train(ctx, **how, settings={})
-    else:
-        from pscnn.training import task_names
-
-        fail(f"name a task: one of {', '.join(task_names())}; or give --config or --resume", 2)
+    pscnn train TASK --help shows the settings of a task.
+    """
 
 
 def _train(
     ctx: typer.Context,
-    config: _Config = None,
-    runs: _Runs = None,
-    name: _Name = None,
-    seeds: _Seeds = None,
-    together: _Together = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override it.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run's folder; by default what is not default.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs with consecutive seeds, from --seed on.")] = 1,
+    together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
     data_dir: DataDir = None,
-    accelerator: _Device = None,
-    devices: _Devices = None,
-    progress: _Progress = None,
+    accelerator: Accelerator = "auto",
+    devices: Annotated[int, typer.Option(min=1, help="How many devices train in parallel.")] = 1,
+    progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
     *,
     settings: dict[str, Any],
 ) -> None:
     from pscnn import training
 
-    given = {"config": config, "runs": runs, "name": name, "seeds": seeds, "together": together, "data_dir": data_dir}
-    given |= {"accelerator": accelerator, "devices": devices, "progress": progress}
-    how = {**(ctx.obj or {}), **{key: value for key, value in given.items() if value is not None}}
-    config, store = how.pop("config", None), training.Store(how.pop("runs", "runs"), how.pop("name", None))
-    count, at_once = how.pop("seeds", 1), how.pop("together", False)
-    if at_once and (count == 1 or how.get("devices", 1) != 1):
+    task = None if ctx.info_name == _NO_TASK else ctx.info_name
+    how = {"data_dir": data_dir, "accelerator": accelerator, "devices": devices}
+    if together and (seeds == 1 or devices != 1):
         fail("--together is for several --seeds, each on one device", 2)
-    values = training.read_yaml(config) if config else {}
-    if ctx.parent is not None and ctx.parent.invoked_subcommand:
-        values = {**values, "task": ctx.info_name}
-        values.pop("experiment", None)
-    first = training.make_settings({**values, **settings})
-    wanted = [replace(first, seed=first.seed + k) for k in range(count)]
-    if training.task_of(first).stacked or at_once:
-        training.task_of(first).load(how.get("data_dir"))  # missing data are noticed before there is a folder
-        failed = complete_runs(wanted, store, workers=1 if training.task_of(first).stacked else count, **_shared(how))
-        if failed:
-            fail(f"{len(failed)} of {count} runs failed; the same command tries them again")
-        _print_results({store.folder(one): store.result(one) or {} for one in wanted})
+    if resume is not None:
+        if settings or config or task or name or seeds > 1:
+            fail("--resume takes its settings from the run; give no others", 2)
+        training.read_task(resume)
+        _print_results({resume: _fit(resume, progress, **how)})
         return
-    results = {}
+    values = training.read_yaml(config) if config else {}
+    if task is not None:
+        values = {**{k: v for k, v in values.items() if k != "experiment"}, "task": task}
+    first = training.make_settings({**values, **settings})
+    wanted = [replace(first, seed=first.seed + k) for k in range(seeds)]
+    store = training.Store(runs, name)
+    if together or training.task_of(first).stacked:
+        training.task_of(first).load(data_dir)  # missing data are noticed before there is a folder
+        if complete_runs(wanted, store, workers=seeds, data_dir=data_dir, accelerator=accelerator):
+            fail("some runs failed; the same command tries them again")
     for one in wanted:
-        found = store.result(one)
         folder = store.folder(one)
-        if found is None:
-            data = training.Data(training.task_of(one), how.get("data_dir"))
+        if store.result(one) is None:
+            data = training.Data(training.task_of(one), data_dir)
             folder = store.start(one)
             say(f"run: {folder}")
-            found = _fit(folder, data=data, **how)
-        else:
-            say(f"trained before: {folder} (another --seed, --name or --runs trains anew)")
-        results[folder] = found
-    _print_results(results)
+            _fit(folder, progress, data=data, **how)
+        elif not together:
+            say(f"trained before: {folder}. Another --seed, --name or --runs trains anew")
+    _print_results({store.folder(one): store.result(one) or {} for one in wanted})
 
 
-def _shared(how: dict[str, Any]) -> dict[str, Any]:
-    """What processes that train side by side are told."""
-    return {name: how[name] for name in ("data_dir", "accelerator") if name in how}
-
-
-def _fit(folder: Path, *, data: Any = None, **how: Any) -> dict[str, Any]:
+def _fit(folder: Path, progress: bool, *, data: Any = None, **how: Any) -> dict[str, Any]:
     """Train one run, with a word on how to continue it if it is interrupted."""
     from pscnn import training
     from pscnn.report import density_figure
 
-    show = how.pop("progress", True) and console.is_terminal
+    progress = progress and console.is_terminal
     try:
-        return training.train(folder, how.pop("data_dir", None), data=data, progress=show, draw=density_figure, **how)
+        return training.train(folder, data=data, progress=progress, draw=density_figure, **how)
     except KeyboardInterrupt:
         saved = "its last complete epoch is saved" if training.last_epoch(folder) else "no epoch was complete"
-        say(f"stopped; {saved}. Continue: {_resume(folder, how)}")
+        usual = {"data_dir": None, "accelerator": "auto", "devices": 1}
+        words = ["pscnn", "train", "--resume", str(folder)]
+        for name, value in how.items():
+            words += [f"--{name.replace('_', '-')}", str(value)] if value != usual[name] else []
+        say(f"stopped; {saved}. Continue: {shlex.join(words)}")
         raise
-
-
-def _resume(folder: Path, how: dict[str, Any]) -> str:
-    """The command that continues a run."""
-    words = ["pscnn", "train", "--resume", str(folder)]
-    for name, value in how.items():
-        words += [f"--{name.replace('_', '-')}", str(value)]
-    return shlex.join(words)
 
 
 @app.command()

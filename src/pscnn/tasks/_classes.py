@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,33 +31,30 @@ class ImageSettings(TrainerSettings):
 
 
 class ImageTask(Task):
-    """Classes of images or volumes."""
+    """Classes of images or volumes.
+
+    Args:
+        settings: The run's.
+        variant: Which of the task's variants.
+        names: Of the classes, or of the targets.
+        channels: Of the images.
+        ends: The brightnesses, from 0 to 1, that the network sees as −1 and 1.
+    """
 
     settings: Any
 
-    @property
-    def channels(self) -> int:
-        """Of the images."""
-        return 1
-
-    @property
-    def outputs(self) -> int:
-        """Of the network."""
-        return len(self.class_names or ())
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return self.channels, *[self.settings.size] * self.settings.dimension
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The brightnesses, from 0 to 1, that the network sees as −1 and 1."""
-        return 0.0, 1.0
-
-    @property
-    def files(self) -> About | None:
-        settings = self.settings
-        return About(settings.dimension, settings.size, self.channels, self.class_names or (), False, *self.ends)
+    def __init__(
+        self,
+        settings: Any,
+        variant: str,
+        names: tuple[str, ...],
+        channels: int = 1,
+        ends: tuple[float, float] = (0.0, 1.0),
+    ) -> None:
+        super().__init__(settings)
+        self.variant, self.class_names, self.outputs = variant, names, len(names)
+        self.input_shape = channels, *[settings.size] * settings.dimension
+        self.files = About(settings.dimension, settings.size, channels, names, False, *ends)
 
     def build(self) -> nn.Module:
         settings = self.settings
@@ -71,7 +69,7 @@ class ImageTask(Task):
             size=settings.size,
             width=settings.width if in_plane else int(settings.width),
             classes=self.outputs,
-            channels=self.channels,
+            channels=self.input_shape[0],
             density={"alignment": settings.density_alignment},
         )
 
@@ -80,7 +78,4 @@ class VolumeTask(ImageTask):
     """Classes of volumes, tested by the area under the curve, too."""
 
     evaluation_batch = 48
-
-    @property
-    def scores(self) -> dict[str, str]:
-        return {"test_accuracy": "test accuracy", "test_auc": "AUC"}
+    scores: Mapping[str, str] = {"test_accuracy": "test accuracy", "test_auc": "AUC"}

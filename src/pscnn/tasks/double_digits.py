@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pscnn import models
 from pscnn.data import ddmnist
+from pscnn.data.ddmnist import MEAN, STD
 from pscnn.densities import Regularization, likelihoods, regularization
 from pscnn.models import DIGIT_SIZES, METHODS
 from pscnn.tasks._classes import ImageSettings, ImageTask
@@ -53,26 +54,12 @@ class DoubleDigits(ImageTask):
     named = ("symmetry",)
     settings: DoubleDigitSettings
 
-    @property
-    def variant(self) -> str:
-        return self.settings.symmetry
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        kinds = range(self.settings.kinds)
-        return tuple(f"{left}{right}" for left in kinds for right in kinds)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return ddmnist.MEAN - ddmnist.STD, ddmnist.MEAN + ddmnist.STD
-
-    @property
-    def tests(self) -> tuple[str, ...]:
-        return ("test", "other") if self.settings.other_symmetry else ("test",)
-
-    @property
-    def scores(self) -> dict[str, str]:
-        return {"test_accuracy": "test accuracy", "other_accuracy": "on other digits"}
+    def __init__(self, settings: DoubleDigitSettings) -> None:
+        kinds = range(settings.kinds)
+        names = tuple(f"{left}{right}" for left in kinds for right in kinds)
+        super().__init__(settings, settings.symmetry, names, ends=(MEAN - STD, MEAN + STD))
+        self.tests = ("test", "other") if settings.other_symmetry else ("test",)
+        self.scores = {"test_accuracy": "test accuracy", "other_accuracy": "on other digits"}
 
     @property
     def switches(self) -> tuple[str, ...]:

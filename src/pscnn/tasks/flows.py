@@ -57,25 +57,14 @@ class FlowTask(Task):
     square_penalty = True
     forecasts = True
 
-    @property
-    def variant(self) -> str:
-        return "forecast"
+    variant = "forecast"
+    metric = Metric("mse", more_is_better=False)
+    scores: Mapping[str, str] = {"future_rmse": "RMSE, later", "domain_rmse": "RMSE, other runs"}
+    tests = ("future", "domain")
 
-    @property
-    def metric(self) -> Metric:
-        return Metric("mse", False)
-
-    @property
-    def scores(self) -> dict[str, str]:
-        return {"future_rmse": "RMSE, later", "domain_rmse": "RMSE, other runs"}
-
-    @property
-    def tests(self) -> tuple[str, ...]:
-        return "future", "domain"
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return 2 * PAST, *self.grid
+    def __init__(self, settings: FlowSettings) -> None:
+        super().__init__(settings)
+        self.input_shape = 2 * PAST, *self.grid
 
     def learner(self) -> Learner:
         from pscnn.tasks._forecasting import Forecasting

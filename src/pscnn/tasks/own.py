@@ -13,7 +13,7 @@ from torch import nn
 from pscnn import models
 from pscnn.data import DataError, own
 from pscnn.models import METHODS, VOLUME_METHODS
-from pscnn.tasks._classes import ImageSettings, ImageTask
+from pscnn.tasks._classes import ImageSettings, ImageTask, VolumeTask
 from pscnn.training import ConfigError, Learner, Metric, setting
 
 
@@ -79,42 +79,18 @@ class Own(ImageTask):
     named = ("data", "about")
     settings: OwnSettings
 
-    @property
-    def variant(self) -> str:
-        return Path(self.settings.holds.source).stem
-
-    @property
-    def _regression(self) -> bool:
-        return self.settings.holds.regression
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        return None if self._regression else self.settings.holds.names
-
-    @property
-    def outputs(self) -> int:
-        return len(self.settings.holds.names)
-
-    @property
-    def channels(self) -> int:
-        return self.settings.holds.channels
-
-    @property
-    def files(self) -> own.About:
-        return self.settings.holds
-
-    @property
-    def metric(self) -> Metric:
-        return Metric("mse", False) if self._regression else Metric("accuracy", True)
-
-    @property
-    def scores(self) -> dict[str, str]:
-        if self._regression:
-            return {"test_rmse": "RMSE, in deviations"}
-        return {"test_accuracy": "test accuracy", **({"test_auc": "AUC"} if self.settings.dimension == 3 else {})}
+    def __init__(self, settings: OwnSettings) -> None:
+        holds = settings.holds
+        super().__init__(settings, Path(holds.source).stem, holds.names, channels=holds.channels)
+        self.files = holds
+        if settings.dimension == 3:
+            self.scores = VolumeTask.scores
+        if holds.regression:
+            self.class_names, self.metric = None, Metric("mse", more_is_better=False)
+            self.scores = {"test_rmse": "RMSE, in deviations"}
 
     def learner(self) -> Learner:
-        if not self._regression:
+        if not self.settings.holds.regression:
             return super().learner()
         from pscnn.training import Regression
 
@@ -122,7 +98,7 @@ class Own(ImageTask):
 
     def build(self) -> nn.Module:
         network = super().build()
-        if not self._regression:
+        if not self.settings.holds.regression:
             return network
         holds = self.settings.holds
         return nn.Sequential(*network.children(), models.Rescale(holds.means, holds.deviations))

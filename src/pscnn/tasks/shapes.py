@@ -44,13 +44,8 @@ class Shapes(VolumeTask):
     named = ("variant",)
     settings: ShapeSettings
 
-    @property
-    def variant(self) -> str:
-        return self.settings.variant
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return "0", "1"
+    def __init__(self, settings: ShapeSettings) -> None:
+        super().__init__(settings, settings.variant, ("0", "1"))
 
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         own = self.settings

@@ -185,17 +185,11 @@ class Symmetry(Task):
     stacked = True
     settings: SymmetrySettings
 
-    @property
-    def variant(self) -> str:
-        return self.settings.target
+    scores: Mapping[str, str] = {"auc": "AUC", "total_variation": "variation", "train_task": "error"}
 
-    @property
-    def scores(self) -> dict[str, str]:
-        return {"auc": "AUC", "total_variation": "variation", "train_task": "error"}
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return (2 * self.settings.parsed_group.dimension,)
+    def __init__(self, settings: SymmetrySettings) -> None:
+        super().__init__(settings)
+        self.variant, self.input_shape = settings.target, (2 * settings.parsed_group.dimension,)
 
     def build(self) -> tnn.Module:
         own, group = self.settings, self.settings.parsed_group

@@ -56,17 +56,11 @@ class Vectors(Task):
     stacked = True
     settings: VectorSettings
 
-    @property
-    def variant(self) -> str:
-        return self.settings.target
+    scores: Mapping[str, str] = {"test_error": "error"}
 
-    @property
-    def scores(self) -> dict[str, str]:
-        return {"test_error": "error"}
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return (self.settings.parsed_group.dimension,)
+    def __init__(self, settings: VectorSettings) -> None:
+        super().__init__(settings)
+        self.variant, self.input_shape = settings.target, (settings.parsed_group.dimension,)
 
     def build(self) -> nn.Module:
         own = self.settings

@@ -45,13 +45,8 @@ class Volumes(VolumeTask):
     named = ("dataset",)
     settings: VolumeSettings
 
-    @property
-    def variant(self) -> str:
-        return self.settings.dataset
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        return medmnist3d.CLASSES[self.settings.dataset]
+    def __init__(self, settings: VolumeSettings) -> None:
+        super().__init__(settings, settings.dataset, medmnist3d.CLASSES[settings.dataset])
 
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         own = self.settings

@@ -150,7 +150,8 @@ class Settings:
     @classmethod
     def options(cls) -> dict[str, Option]:
         """All settings, in the order of the sections."""
-        return _options(cls)
+        options: dict[str, Option] = _options(cls)  # type: ignore[arg-type]
+        return options
 
     def fill(self) -> None:
         """Replace None by the value that it stands for, with ``assign``."""

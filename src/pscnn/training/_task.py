@@ -36,6 +36,14 @@ class Task(ABC):
         square_penalty: Whether a method's own penalty enters the loss squared, as in the forecasting literature's code.
         forecasts: Whether networks continue a flow frame by frame.
         stacked: Whether networks are so small that all seeds are trained at once, their weights stacked.
+        settings: The run's.
+        variant: Which of the task's variants, in a word or two, for tables and names of folders.
+        metric: What validation data are judged by.
+        scores: The results of a test that tables show, with their labels; the first is the one that counts.
+        tests: Splits to test on; the first is the one that counts.
+        class_names: Names of the classes, if there are classes.
+        input_shape: Of one input of the network.
+        files: How files of examples are read for the network; None if it takes none.
     """
 
     settings_type: ClassVar[type[Settings]]
@@ -43,16 +51,19 @@ class Task(ABC):
     evaluation_batch: ClassVar[int] = 500
     adamw: ClassVar[bool] = True
     square_penalty: ClassVar[bool] = False
-    stacked: ClassVar[bool] = False
     forecasts: ClassVar[bool] = False
+    stacked: ClassVar[bool] = False
+
+    variant: str
+    input_shape: tuple[int, ...]
+    class_names: tuple[str, ...] | None = None
+    metric = Metric("accuracy", more_is_better=True)
+    scores: Mapping[str, str] = {"test_accuracy": "test accuracy"}
+    tests: tuple[str, ...] = ("test",)
+    files: About | None = None
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
-
-    @property
-    @abstractmethod
-    def variant(self) -> str:
-        """Which of the task's variants, in a word or two, for tables and names of folders."""
 
     @abstractmethod
     def build(self) -> nn.Module:
@@ -73,42 +84,12 @@ class Task(ABC):
         return Classification(self)
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """How wrong a network is about a batch; for tasks whose learner does not define it."""
+        """How wrong a network is about a batch; for stacked tasks."""
         raise NotImplementedError
 
     def measure(self, model: nn.Module, splits: Mapping[str, Any]) -> dict[str, Any]:
         """The results of a trained network; for stacked tasks."""
         raise NotImplementedError
-
-    @property
-    def metric(self) -> Metric:
-        """What validation data are judged by."""
-        return Metric("accuracy", True)
-
-    @property
-    def scores(self) -> Mapping[str, str]:
-        """The results of a test that tables show, with their labels; the first is the one that counts."""
-        return {"test_accuracy": "test accuracy"}
-
-    @property
-    def tests(self) -> tuple[str, ...]:
-        """Splits to test on; the first is the one that counts."""
-        return ("test",)
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """Names of the classes, if there are classes."""
-        return None
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Of one input of the network."""
-        raise NotImplementedError
-
-    @property
-    def files(self) -> About | None:
-        """How files of examples are read for the network; None if it takes none."""
-        return None
 
     def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets of some rows of a split, on their device; a seed for whatever is random about them."""
