@@ -24,6 +24,7 @@ import lightning
 import torch
 
 from pscnn import models, training
+from pscnn.tasks.double_digits import DoubleDigitSettings
 
 warnings.filterwarnings("ignore")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -54,7 +55,7 @@ def _wait() -> None:
 
 def prepare(precision: str, compiled: bool, plain: bool, arguments: argparse.Namespace) -> Any:
     """A function that trains some epochs and gives their seconds."""
-    config = training.DoubleDigitConfig(
+    config = DoubleDigitSettings(
         method="scnn" if plain else "p-scnn",  # the twin has no densities to regularise
         source=arguments.source,
         precision=precision,

@@ -20,6 +20,7 @@ import torch
 
 from pscnn import training
 from pscnn.experiments import machine
+from pscnn.tasks.double_digits import DoubleDigitSettings
 
 
 def seconds(folders: list[Path]) -> list[float]:
@@ -38,7 +39,7 @@ def main() -> None:
     parser.add_argument("--width", type=float, default=0.25)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    config = training.DoubleDigitConfig(
+    config = DoubleDigitSettings(
         width=arguments.width, size=28, batch_size=64, epochs=arguments.epochs, train_per_class=30,
         validation_per_class=5, test_per_class=5, precision="tf32",
     )  # fmt: skip

@@ -16,7 +16,7 @@ GROUPS: list[Group] = [C(1), C(4), D(1), D(4), SO2(), O2(), SO3(), O3(), SO2().a
 
 
 TINY_DIGITS = {
-    "experiment": "ddmnist",
+    "task": "ddmnist",
     "kinds": 2,
     "size": 28,
     "width": 0.15,

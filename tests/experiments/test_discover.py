@@ -127,7 +127,7 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
         assert (runs["p-scnn"] / file).exists()
     assert "exists" in CliRunner().invoke(app, ["export", run]).output
     module = training.load(run)
-    about = training.read_config(run).holds  # type: ignore[attr-defined]
+    about = training.read_task(run).settings.holds  # type: ignore[attr-defined]
     x = own.read_example(source / "above" / "0.png", about)[None]
     torch.save(x, tmp_path / "x.pt")
     code = (
@@ -162,8 +162,8 @@ def test_volumes_and_regressions_are_exported_too(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "v.npz", images=rng.random((12, 16, 16, 16)), labels=rng.random((12, 2)))
     about = own.prepare(tmp_path / "v.npz", tmp_path / "data.npz")
-    config = training.Config.from_dict(
-        {"experiment": "own-volumes-regression", "data": str(tmp_path / "data.npz"), "group": "SO(3)", "epochs": 1}
+    config = training.make_settings(
+        {"task": "own-volumes-regression", "data": str(tmp_path / "data.npz"), "group": "SO(3)", "epochs": 1}
     )
     run = training.start(config, tmp_path / "runs")
     result = training.train(run, accelerator="cpu", progress=False)

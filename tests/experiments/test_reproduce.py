@@ -23,10 +23,11 @@ from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
-from pscnn.experiments import SHEETS, Sheet, Store, published, run_missing, save_runs, take_runs
-from pscnn.report._pictures import draw_sheet
-from pscnn.report._sheets import write_rows
-from pscnn.training import ConfigError, DoubleDigitConfig
+from pscnn.experiments import SHEETS, Sheet, check_settings, check_words, published, save_runs, take_runs
+from pscnn.report import draw_sheets, write_rows
+from pscnn.tasks.double_digits import DoubleDigitSettings
+from pscnn.tasks.shapes import ShapeSettings
+from pscnn.training import ConfigError, Settings, Store, run_missing, task_of
 
 TINY: dict[str, Any] = {
     "source": "digits", "size": 28, "width": 0.1, "epochs": 1, "kinds": 2, "train_per_class": 4,
@@ -35,8 +36,8 @@ TINY: dict[str, Any] = {
 OPTIONS = [word for k, v in TINY.items() for word in (f"--{k.replace('_', '-')}", str(v))]
 
 
-def tiny(**changes: Any) -> DoubleDigitConfig:
-    return DoubleDigitConfig(**{**TINY, **changes})
+def tiny(**changes: Any) -> DoubleDigitSettings:
+    return DoubleDigitSettings(**{**TINY, **changes})
 
 
 # -- tables ------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ def test_rows_and_columns_are_chosen_by_name_or_pattern() -> None:
     assert sheet.only(["O(2) L = 1"]).rows == ["O(2) L = 1"]
     assert sheet.only(["*SCNN"]).columns == sheet.columns
     with pytest.raises(ConfigError, match="no row or column is called 'o\\(2"):
-        sheet.only(["O(2)*", "o(2)*"])
+        check_words([sheet], ["O(2)*", "o(2)*"])
 
 
 def test_table_1_has_510_runs() -> None:
@@ -58,7 +59,7 @@ def test_table_1_has_510_runs() -> None:
     runs = sheet.runs(5)
     assert len(runs) == len(set(runs)) == 510
     config, key = sheet.cells["SO(2) R-SCNN", "D4"]
-    assert isinstance(config, DoubleDigitConfig)
+    assert isinstance(config, DoubleDigitSettings)
     assert (config.method, config.group, config.symmetry, config.source, key) == (
         "restricted", "SO(2)", "D4", "mnist", "test_accuracy",
     )  # fmt: skip
@@ -66,9 +67,10 @@ def test_table_1_has_510_runs() -> None:
 
 
 FIGURES = [name for name in SHEETS if name.startswith("figure-")]
+OTHERS = ["ablation", "jetflow", "data-ablation", "vectors", "vectors-3d", "symmetry", *FIGURES]
 
 
-@pytest.mark.parametrize("name", [n for n in SHEETS if n not in ("ablation", "jetflow", "data-ablation", *FIGURES)])
+@pytest.mark.parametrize("name", [n for n in SHEETS if n not in OTHERS])
 def test_every_cell_stands_beside_a_published_number(name: str) -> None:
     sheet = SHEETS[name]()
     assert sheet.paper is not None
@@ -90,11 +92,11 @@ def test_tables_can_be_narrowed_and_changed() -> None:
     few = sheet.only(["CNN", "O(2) P-SCNN", "O2", "SO2"])
     assert set(few.cells) == {(row, column) for row in ("CNN", "O(2) P-SCNN") for column in ("O2", "SO2")}
     with pytest.raises(ConfigError, match="no row or column is called 'O3'"):
-        sheet.only(["O3"])
+        check_words([sheet], ["O3"])
     changed = few.changed({"epochs": 3})
     assert {config.epochs for config, _ in changed.cells.values()} == {3}
     with pytest.raises(ConfigError, match="no run of this table has a setting 'dataset'"):
-        sheet.changed({"dataset": "organ"})
+        check_settings([sheet], {"dataset": "organ"})
     with pytest.raises(ConfigError, match="method is what this table compares"):
         sheet.changed({"method": "cnn"})
     mixed = SHEETS["competitive"]().changed({"epochs": 3, "fraction": 0.5})
@@ -108,11 +110,10 @@ def test_cells_are_means_over_seeds() -> None:
     filled = sheet.fill(3, lambda c: {"test_accuracy": found[c.seed]} if c.seed in found else None)
     (value,) = filled.values()
     assert value is not None
-    cell, count = value
-    assert (cell.mean, count) == (pytest.approx(0.6), 2)
-    assert cell.std == pytest.approx(statistics.stdev([0.5, 0.7]))
-    assert cell.paper == (0.649, 0.019)
-    assert cell.differs
+    assert (value.mean, value.count) == (pytest.approx(0.6), 2)
+    assert value.std == pytest.approx(statistics.stdev([0.5, 0.7]))
+    assert value.paper == (0.649, 0.019)
+    assert value.differs
     assert sheet.fill(3, lambda c: None) == {("CNN", "O2"): None}
 
 
@@ -127,7 +128,7 @@ def test_formats() -> None:
 # -- the store and the runner -----------------------------------------------------------------------
 
 
-def held_elsewhere(store: Store, config: training.Config) -> FileLock:
+def held_elsewhere(store: Store, config: Settings) -> FileLock:
     """A run's lock as another process has it: it cannot be taken again here."""
     return FileLock(store.lock(config).lock_file)
 
@@ -146,28 +147,26 @@ def test_every_setting_has_a_place_of_its_own(tmp_path: Path) -> None:
 def test_what_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     good, bad = tiny(method="cnn"), tiny(method="cnn", source="mnist")  # there is no MNIST in that folder
     store = Store(tmp_path / "runs")
-    results = run_missing([bad, good], store.root, workers=1, data_dir=tmp_path / "nothing", accelerator="cpu")
+    results = run_missing([bad, good], store, workers=1, data_dir=tmp_path / "nothing", accelerator="cpu")
     assert isinstance(results[bad], Exception)
     assert isinstance(results[good], dict)
     assert (store.state(bad), store.state(good)) == ("failed", "finished")
     assert "DataError" in str(store.failure(bad))
     assert store.code(good)
     again = store.result(good)
-    assert run_missing([good], store.root, accelerator="cpu")[good] == again  # not run again
+    assert run_missing([good], store, accelerator="cpu")[good] == again  # not run again
     assert Store(store.root).estimate(replace(good, epochs=10)) == pytest.approx(10 * again["seconds"], abs=0.6)  # type: ignore[index]
 
 
 def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     config = tiny(method="cnn", epochs=12)
-    alone = run_missing([config], tmp_path / "alone", workers=1, accelerator="cpu")[config]
+    alone = run_missing([config], Store(tmp_path / "alone"), workers=1, accelerator="cpu")[config]
     assert isinstance(alone, dict)
     store = Store(tmp_path / "runs")
     metrics = store.folder(config) / "metrics.jsonl"
     before = set(multiprocessing.active_children())
     results: dict[Any, Any] = {}
-    work = threading.Thread(
-        target=lambda: results.update(run_missing([config], store.root, workers=1, accelerator="cpu"))
-    )
+    work = threading.Thread(target=lambda: results.update(run_missing([config], store, workers=1, accelerator="cpu")))
     work.start()
     deadline = time.monotonic() + 120
     while not metrics.exists() and time.monotonic() < deadline:
@@ -187,7 +186,7 @@ def test_two_runners_share_a_folder(tmp_path: Path) -> None:
     found: list[dict[Any, Any]] = [{}, {}]
 
     def go(number: int) -> None:
-        found[number] = run_missing(configs, tmp_path, workers=1, accelerator="cpu")
+        found[number] = run_missing(configs, Store(tmp_path), workers=1, accelerator="cpu")
 
     threads = [threading.Thread(target=go, args=(number,)) for number in range(2)]
     for thread in threads:
@@ -201,20 +200,20 @@ def test_two_runners_share_a_folder(tmp_path: Path) -> None:
 
 def test_a_network_is_tested_on_digits_that_move_otherwise(tmp_path: Path) -> None:
     config = tiny(method="cnn", symmetry="C1", other_symmetry="O2", test_per_class=20)
-    result = run_missing([config], tmp_path, workers=1, accelerator="cpu")[config]
+    result = run_missing([config], Store(tmp_path), workers=1, accelerator="cpu")[config]
     assert isinstance(result, dict)
-    module = training.load(Store(tmp_path).folder(config))
+    model = training.load(Store(tmp_path).folder(config)).model
     for name, key in (("test", "test_accuracy"), ("other", "other_accuracy")):
-        split = config.load(None)[name]
+        split = task_of(config).load(None)[name]
         with torch.no_grad():
-            right = module(split.images(torch.arange(len(split)), _seed(config))).argmax(1) == split.labels
+            right = model(split.images(torch.arange(len(split)), _seed(config))).argmax(1) == split.labels
         assert result[key] == pytest.approx(right.float().mean().item(), abs=1e-6)
-    splits = config.load(None)
+    splits = task_of(config).load(None)
     assert torch.equal(splits["test"].labels, splits["other"].labels)
     assert splits["other"].symmetry == "O2"
 
 
-def _seed(config: DoubleDigitConfig) -> int:
+def _seed(config: DoubleDigitSettings) -> int:
     """Of the only batch of a test split; see ``training.Data``."""
     stream = 1_000_003 * (2 + 3 * config.seed)
     return (1_000_003 * stream * 1024) % 2**63
@@ -256,7 +255,7 @@ def test_the_command(tmp_path: Path) -> None:
         for name in one.files:
             np.testing.assert_allclose(two[name], one[name], atol=1e-6)
     for use in (training.load, training.train):
-        with pytest.raises(training.RunError, match="has results but no network"):
+        with pytest.raises(training.RunError, match="imported from a results file; it has no checkpoint"):
             use(other)
     for where, count in (("group=O2", 1), ("lr=5e-4", 1), ("compile=false", 1), ("lr=0.1", 0), ("seed=x", 0)):
         listed = CliRunner().invoke(app, ["results", str(file), "--where", where])
@@ -266,7 +265,7 @@ def test_the_command(tmp_path: Path) -> None:
     (other / "metrics.jsonl").write_text("")
     assert take_runs(file, elsewhere) == 0  # what was begun there is not taken for finished
     shutil.rmtree(elsewhere)
-    kept = training.Config.from_dict(json.loads(file.read_text())["runs"][0]["config"])
+    kept = training.make_settings(json.loads(file.read_text())["runs"][0]["config"])
     with held_elsewhere(Store(elsewhere), kept):
         assert take_runs(file, elsewhere) == 0  # nor is waited for what somebody works on
     shutil.rmtree(elsewhere)
@@ -291,7 +290,8 @@ def test_the_command(tmp_path: Path) -> None:
 def test_figures_are_of_runs_that_tables_have_too(name: str) -> None:
     sheet = SHEETS[name]()
     assert sheet.picture is not None
-    tables = {config for n, make in SHEETS.items() if n not in FIGURES for config in make().runs(1)}
+    made = [make() for n, make in SHEETS.items() if n not in FIGURES]
+    tables = {config for sheet in made if isinstance(sheet, Sheet) for config in sheet.runs(1)}
     assert set(sheet.runs(1)) <= tables
 
 
@@ -316,32 +316,28 @@ def test_the_command_draws(tmp_path: Path) -> None:
 
 def test_figures_in_space_and_over_fractions(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    config = training.ShapeConfig(epochs=1, train_count=8, validation_count=8, test_count=8, batch_size=4)
-    run_missing([config], tmp_path, workers=1, accelerator="cpu")
-    (file,) = draw_sheet(Sheet("", None, {("body", ""): (config, "test_accuracy")}, "spheres"), store, "spheres")
+    config = ShapeSettings(epochs=1, train_count=8, validation_count=8, test_count=8, batch_size=4)
+    run_missing([config], Store(tmp_path), workers=1, accelerator="cpu")
+    file, _ = draw_sheets([Sheet("", None, {("body", ""): (config, "test_accuracy")}, "spheres")], store, "spheres")
     assert file.stat().st_size > 10_000
     fractions = SHEETS["figure-data-ablation"]().only(["CNN, organ", "0.5", "1"])
     for k, (one, _) in enumerate(fractions.cells.values()):
         folder = store.folder(one)
         folder.mkdir(parents=True)
         (folder / "result.json").write_text(json.dumps({"test_accuracy": 0.5 + 0.1 * k}))
-    (file,) = draw_sheet(fractions, store, "fractions")
+    file, _ = draw_sheets([fractions], store, "fractions")
     assert file == tmp_path / "figures" / "fractions" / "organ.png"
     confusion = Sheet("", None, {("half", ""): next(iter(fractions.cells.values()))}, "confusion")
-    with pytest.raises(training.RunError, match="has a result only"):
-        draw_sheet(confusion, store, "confusion")
+    with pytest.raises(training.RunError, match="imported from a results file"):
+        draw_sheets([confusion], store, "confusion")
     with pytest.raises(training.RunError, match="is finished"):
-        draw_sheet(SHEETS["figure-kl"](), store, "kl")
+        draw_sheets([SHEETS["figure-kl"]()], store, "kl")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "imagenet"], "unknown table 'imagenet'"),
         (["reproduce", "kl", "--format", "word"], "unknown format 'word'"),
-        (["reproduce", "vectors", "--dry-run"], "takes --runs, --seeds"),
-        (["reproduce", "vectors", "--known", "nowhere"], "takes --runs, --seeds"),
-        (["reproduce", "vectors", "--format", "latex"], "takes --runs, --seeds"),
         (["reproduce", "figure-kl", "--format", "latex"], "figure-kl is drawn, not printed"),
         (["reproduce", "kl", "--only", "sometimes"], "no row or column is called"),
         (["results", "nowhere"], "there is no nowhere"),
@@ -354,6 +350,12 @@ def test_wrong_requests(arguments: list[str], message: str) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
     assert message in " ".join(done.output.split())
+
+
+def test_an_unknown_table_is_wrong_usage() -> None:
+    done = CliRunner().invoke(app, ["reproduce", "imagenet"])
+    assert done.exit_code == 2
+    assert "unknown table 'imagenet': use one of list, ddmnist" in " ".join(done.output.split())
 
 
 def test_all_tables_are_listed() -> None:

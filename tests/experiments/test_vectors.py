@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,64 +14,56 @@ import torch
 from typer.testing import CliRunner
 
 import pscnn
-from pscnn import experiments
 from pscnn.cli import app
-from pscnn.experiments import Cell, VectorConfig
-from pscnn.models._released import DetachedBatchNorm
-from pscnn.training._together import refresh_statistics
+from pscnn.experiments import Cell, published, space_sheets, vector_sheets
+from pscnn.models import DetachedBatchNorm
+from pscnn.tasks.vectors import VectorSettings
+from pscnn.training import Store, load, refresh_statistics, run_missing
 
-TINY = VectorConfig(seeds=2, epochs=2, count=64, batch_size=32, bandlimit=2)
+TINY = [VectorSettings(seed=seed, epochs=2, count=64, batch_size=32, bandlimit=2) for seed in range(3)]
 
 
-def test_an_experiment_is_run_once(tmp_path: Path) -> None:
-    result = experiments.run_vectors(TINY, tmp_path)
-    assert len(result["errors"]) == 2
-    assert len(result["history"]) == 2
-    assert len(result["history"][0]["kl"]) == 2
-    file = tmp_path / TINY.key / "result.json"
-    file.write_text(json.dumps({**result, "errors": [1, 2]}))
-    assert experiments.run_vectors(TINY, tmp_path)["errors"] == [1, 2]
-    models = experiments.load_vectors(TINY, tmp_path)
-    assert len(models) == 2
+def errors(store: Store, seeds: int) -> list[float]:
+    results = run_missing(TINY[:seeds], store, workers=1)
+    return [result["test_error"] for result in results.values() if isinstance(result, dict)]
+
+
+def test_seeds_are_run_once_and_do_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a")
+    two = errors(store, 2)
+    file = store.folder(TINY[0]) / "result.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "test_error": 7.0}))
+    assert errors(store, 3)[:2] == [7.0, two[1]]  # those that are there are read
+    assert errors(Store(tmp_path / "b"), 3) == pytest.approx([two[0], two[1], errors(store, 3)[2]], rel=1e-4)
+    models = [load(store.folder(one)).model for one in TINY]
     assert not torch.equal(models[0][0].weight, models[1][0].weight)
-
-
-def test_experiments_are_reproducible(tmp_path: Path) -> None:
-    first = experiments.run_vectors(TINY, tmp_path / "a")
-    assert experiments.run_vectors(TINY, tmp_path / "b")["errors"] == first["errors"]
-
-
-def test_seeds_do_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
-    two = experiments.run_vectors(TINY, tmp_path)["errors"]
-    three = experiments.run_vectors(replace(TINY, seeds=3), tmp_path)["errors"]
-    assert three[:2] == pytest.approx(two, rel=1e-4)
-
-
-def test_different_settings_have_different_folders() -> None:
-    assert TINY.key != replace(TINY, noise=0.1).key
-    assert TINY.key == replace(TINY).key
+    assert len((store.folder(TINY[0]) / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_tables_name_every_row_of_the_paper() -> None:
-    for table in experiments.vector_tables().values():
-        assert table.paper is not None
-        assert set(experiments.published(table.paper)) == {label for label, _ in table.rows}
-    assert len(experiments.configurations(experiments.vector_tables())) == 32
+    tables = [sheet for sheet in vector_sheets() if sheet.picture is None]
+    for sheet in tables:
+        assert sheet.paper is not None
+        assert set(published(sheet.paper)) == set(sheet.rows)
+    runs = {one for sheet in tables for one in sheet.runs(1)}
+    assert len(runs) == 32
+    assert {one for sheet in vector_sheets() for one in sheet.runs(1)} == runs  # figures need no others
+    assert len(space_sheets()[0].runs(1)) == 15
 
 
 def test_cells_say_when_they_differ() -> None:
-    assert not Cell(1.0, 0.1, (1.2, 0.1)).differs
-    assert Cell(1.0, 0.1, (1.21, 0.1)).differs
-    assert not Cell(1.0, 0.1, None).differs
+    assert not Cell(1.0, 0.1, 5, (1.2, 0.1)).differs
+    assert Cell(1.0, 0.1, 5, (1.21, 0.1)).differs
+    assert not Cell(1.0, 0.1, 5, None).differs
 
 
 def test_reproduce_vectors_prints_tables_and_draws(tmp_path: Path) -> None:
     arguments = ["reproduce", "vectors", "--runs", str(tmp_path), "--seeds", "1", "--epochs", "1"]
     done = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
     assert done.exit_code == 0, done.output
-    assert "1.486 (0.044)" in done.output
-    place = tmp_path / "vectors" / "report-vectors"
-    assert "PE-MLP (probabilistic), FourierELU" in (place / "tables.md").read_text()
+    assert "1.486 ± 0.044" in done.output
+    assert "PE-MLP (probabilistic), FourierELU" in done.output
+    place = tmp_path / "figures" / "vectors"
     for name in ("shared", "second-layer", "alignment", "kl"):
         assert (place / f"{name}.svg").stat().st_size > 1000
         assert (place / f"{name}.png").stat().st_size > 1000
@@ -146,12 +137,6 @@ def test_an_interruption_ends_at_once_and_keeps_what_is_finished(tmp_path: Path,
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def test_an_unknown_experiment_is_one_message() -> None:
-    done = CliRunner().invoke(app, ["reproduce", "imagenet"])
-    assert done.exit_code == 1
-    assert "unknown table 'imagenet'" in done.output
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ addEventListener("load", () => setTimeout(() => {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    config = training.Config.from_dict({**TINY_DIGITS, "epochs": 1})
+    config = training.make_settings({**TINY_DIGITS, "epochs": 1})
     folder = training.start(config, tmp_path_factory.mktemp("runs"))
     training.train(folder, accelerator="cpu", progress=False)
     return html_report([folder]).read_text()

@@ -11,10 +11,11 @@ from pscnn import training
 from pscnn.cli import app
 from pscnn.report import density_figure
 from pscnn.report._html import html_report
+from pscnn.tasks.double_digits import DoubleDigitSettings
 
 
 def finished(root: Path, **settings: object) -> Path:
-    config = training.Config.from_dict({**TINY_DIGITS, "epochs": 2, **settings})
+    config = training.make_settings({**TINY_DIGITS, "epochs": 2, **settings})
     folder = training.start(config, root)
     training.train(folder, accelerator="cpu", progress=False)
     return folder
@@ -51,7 +52,7 @@ def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.exit_code == 1
     assert "is not a run: it has no config.yaml" in " ".join(done.output.split())
-    started = training.start(training.DoubleDigitConfig(), tmp_path)
+    started = training.start(DoubleDigitSettings(), tmp_path)
     done = CliRunner().invoke(app, ["report", str(started)])
     assert done.exit_code == 1
     assert "is not finished: continue it with" in " ".join(done.output.split())
@@ -61,9 +62,9 @@ def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path
 
 
 def test_reports_of_volumes_have_spheres(tmp_path: Path) -> None:
-    settings = {"experiment": "shapes3d", "epochs": 1, "batch_size": 4, "group": "SO(3)", "lr": 0.05}
+    settings = {"task": "shapes3d", "epochs": 1, "batch_size": 4, "group": "SO(3)", "lr": 0.05}
     counts = {"train_count": 6, "validation_count": 4, "test_count": 4}
-    folder = training.start(training.Config.from_dict({**settings, **counts}), tmp_path)
+    folder = training.start(training.make_settings({**settings, **counts}), tmp_path)
     training.train(folder, accelerator="cpu", progress=False, draw=density_figure)
     page = re.sub(r"<script>.*?</script>", "", html_report([folder]).read_text(), flags=re.DOTALL)
     assert page.count('class="figures spheres"') == 3

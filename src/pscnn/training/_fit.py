@@ -31,7 +31,7 @@ from pscnn.training._run import (
     device_name,
     history,
     precision,
-    read_checkpoint,
+    read_saved,
     read_task,
     selected,
     write_history,
@@ -61,7 +61,7 @@ class _AtomicFiles(TorchCheckpointIO):
             ) from error
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        return read_checkpoint(Path(path))
+        return read_saved(Path(path))
 
 
 class _Recorder(callbacks.Callback):
@@ -184,7 +184,7 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
 def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[str, Any]:
     task = module.task
     settings = task.settings
-    module.load_state_dict(read_checkpoint(selected(folder, task))["state_dict"])
+    module.load_state_dict(read_saved(selected(folder, task), "state_dict")["state_dict"])
     with _interruptible(), _quiet():
         trainer = _trainer(task, folder, None, accelerator, 1, False, None)
         found = trainer.test(module, datamodule=data, verbose=False)

@@ -88,7 +88,7 @@ def load(folder: str | Path) -> Trained:
     folder = Path(folder)
     task = read_task(folder)
     model = task.build()
-    state = read_checkpoint(selected(folder, task))["state_dict"]
+    state = read_saved(selected(folder, task), "state_dict")["state_dict"]
     try:
         model.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
     except RuntimeError as error:
@@ -111,12 +111,13 @@ def check_has_network(folder: Path) -> None:
         raise RunError(f"{folder} was imported from a results file; it has no checkpoint")
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint: tensors, numbers and text, never code."""
+def read_saved(path: Path, *parts: str) -> dict[str, Any]:
+    """The content of a file that torch saved, with mappings of some names in it: tensors, numbers and text, never code."""
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        if not isinstance(state["state_dict"], dict):
-            raise TypeError("its state_dict is not a mapping")
+        for name in parts:
+            if not isinstance(state[name], dict):
+                raise TypeError(f"{name} is not a mapping")
     except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, zipfile.BadZipFile, *_MALFORMED) as error:
         raise RunError(
             f"{path} is damaged and cannot be read ({type(error).__name__}). This run cannot be continued; "

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,36 +9,38 @@ from typer.testing import CliRunner
 
 from pscnn import Likelihood
 from pscnn.cli import app
-from pscnn.experiments import SYMMETRY_TASKS, SYMMETRY_VARIATIONS, SymmetryConfig, run_symmetry, symmetry_score
+from pscnn.experiments import VARIATIONS
 from pscnn.groups import O2
+from pscnn.tasks.symmetry import TARGETS, SymmetrySettings, symmetry_score
+from pscnn.training import Store, load, run_missing, start, train
 
 
-@pytest.mark.parametrize("name", [n for n in SYMMETRY_TASKS if n != "up to 45°"])
+@pytest.mark.parametrize("name", [n for n in TARGETS if n != "up to 45°"])
 def test_targets_are_kept_by_their_symmetries_and_by_nothing_else(name: str) -> None:
-    task = SYMMETRY_TASKS[name]
+    task = TARGETS[name]
     elements = np.concatenate([task.group.sample(200, seed=0), task.group.quadrature(7)[0]])
     u, v = torch.randn(2, 50, task.group.dimension, dtype=torch.float64)
-    before = task.target(u, v)
+    before = task.function(u, v)
     distances = task.distance(elements)
     for h, distance in zip(torch.as_tensor(elements), distances, strict=True):
-        change = (task.target(u @ h.T, v @ h.T) - before).abs().mean()
+        change = (task.function(u @ h.T, v @ h.T) - before).abs().mean()
         assert (change < 1e-9) == (distance < 1e-9), (name, h, distance)
 
 
 def test_directions_are_kept_by_small_turns_most_often() -> None:
-    task = SYMMETRY_TASKS["up to 45°"]
+    task = TARGETS["up to 45°"]
     u = torch.randn(4000, 2, dtype=torch.float64)
-    before = task.target(u, u)
+    before = task.function(u, u)
     for degrees, share in ((0, 1.0), (30, 2 / 3), (60, 1 / 3), (90, 0.0), (180, 0.0)):
         h = torch.as_tensor(task.group.identity)
         c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
         h = torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
-        same = ((task.target(u @ h.T, u) - before).abs().amax(-1) < 1e-6).double().mean().item()
+        same = ((task.function(u @ h.T, u) - before).abs().amax(-1) < 1e-6).double().mean().item()
         assert same == pytest.approx(share, abs=0.03)
 
 
 def test_scores_of_perfect_wrong_and_uniform_densities() -> None:
-    mirror = SYMMETRY_TASKS["mirror"]
+    mirror = TARGETS["mirror"]
     right = Likelihood(O2(), 2, initial=lambda h: 6 * h[:, 1, 1])  # high where y stays
     wrong = Likelihood(O2(), 2, initial=lambda h: -6 * h[:, 1, 1])
     assert symmetry_score(right, mirror.distance).auc == pytest.approx(1)
@@ -44,45 +48,46 @@ def test_scores_of_perfect_wrong_and_uniform_densities() -> None:
     uniform = symmetry_score(Likelihood(O2(), 2), mirror.distance)
     assert uniform.auc == pytest.approx(0.5)
     assert uniform.total_variation == pytest.approx(1 - 30 / 360, abs=0.01)
-    everything = symmetry_score(Likelihood(O2(), 2), SYMMETRY_TASKS["all"].distance)
+    everything = symmetry_score(Likelihood(O2(), 2), TARGETS["all"].distance)
     assert everything.auc is None
     assert everything.total_variation == pytest.approx(0, abs=1e-6)
 
 
-def test_a_benchmark_runs() -> None:
-    config = SymmetryConfig(count=64, batch_size=32, epochs=2, seeds=2, bandlimit=1)
-    scores, errors, models = run_symmetry("mirror", config)
-    assert len(scores) == len(errors) == len(models) == 2
-    assert not models[0].training
-    again, _, _ = run_symmetry("mirror", config)
-    assert again == scores
+def test_a_seed_gives_the_same_whether_it_is_trained_alone_or_beside_others(tmp_path: Path) -> None:
+    runs = [SymmetrySettings(count=64, batch_size=32, epochs=2, seed=seed, bandlimit=1) for seed in range(2)]
+    found = run_missing(runs, Store(tmp_path), workers=1)
+    alone = train(start(runs[1], tmp_path / "alone"))
+    beside = found[runs[1]]
+    assert isinstance(beside, dict)
+    for name in ("auc", "total_variation", "train_task"):
+        assert alone[name] == pytest.approx(beside[name], rel=1e-3)
+    assert not load(Store(tmp_path).folder(runs[0])).model.training
 
 
-def test_the_command_prints_scores_and_knows_its_tasks() -> None:
-    done = CliRunner().invoke(
-        app, ["benchmark-symmetry", "--only", "all", "--only", "mirror", "--seeds", "1", "--epochs", "1"]
-    )
+def test_the_command_prints_scores_and_knows_its_targets(tmp_path: Path) -> None:
+    arguments = ["benchmark-symmetry", "--only", "all", "--only", "mirror", "--seeds", "1", "--epochs", "1"]
+    done = CliRunner().invoke(app, [*arguments, "--runs", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "mirror" in done.output
     assert "rotations" not in done.output.replace("rotations about", "")
     done = CliRunner().invoke(app, ["benchmark-symmetry", "--only", "banana"])
     assert done.exit_code != 0
-    assert "unknown task 'banana'" in " ".join(done.output.split())
+    assert "unknown target 'banana'" in " ".join(done.output.split())
 
 
-def test_the_density_tells_the_truth() -> None:
-    scores, errors, _ = run_symmetry("half-turn", SymmetryConfig(count=1000, epochs=40, seeds=1))
-    assert errors[0] < 0.1
-    assert scores[0].auc is not None
-    assert scores[0].auc > 0.99
+def test_the_density_tells_the_truth(tmp_path: Path) -> None:
+    result = train(start(SymmetrySettings(target="half-turn", count=1000, epochs=40), tmp_path))
+    assert result["train_task"] < 0.1
+    assert result["auc"] > 0.99
 
 
-@pytest.mark.parametrize("what", SYMMETRY_VARIATIONS)
-def test_settings_can_be_compared(what: str) -> None:
+@pytest.mark.parametrize("what", VARIATIONS)
+def test_settings_can_be_compared(what: str, tmp_path: Path) -> None:
     arguments = ["benchmark-symmetry", "--only", "none", "--seeds", "1", "--epochs", "1", "--vary", what]
+    arguments += ["--runs", str(tmp_path)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    for label in SYMMETRY_VARIATIONS[what]:
+    for label in VARIATIONS[what]:
         assert label in done.output
 
 

@@ -9,7 +9,8 @@ from torch import nn
 import pscnn
 from pscnn.data import vectors
 from pscnn.models import build
-from pscnn.training._together import fit_together, refresh_statistics
+from pscnn.tasks.vectors import VectorSettings
+from pscnn.training import fit_stacked, refresh_statistics
 
 
 class Objective(nn.Module):
@@ -42,7 +43,7 @@ def test_networks_trained_together_are_those_trained_alone(options: dict[str, ob
             torch.nn.init.normal_(likelihood.coefficients, 0, 0.3)
     alone = copy.deepcopy(together)
     x, y = torch.randn(4, 3, 16, 2).double(), torch.rand(4, 3, 16, 2).double()
-    history = fit_together(together, lambda epoch: list(zip(x, y, strict=True)), epochs=2, lr=0.01)
+    history = fit_stacked(together, lambda epoch: list(zip(x, y, strict=True)), VectorSettings(epochs=2, lr=0.01))
     assert len(history) == 2
     for k, objective in enumerate(alone):
         optimizer = torch.optim.Adam(objective.parameters(), lr=0.01)
@@ -65,7 +66,7 @@ def test_a_parameter_in_two_modules_is_refused() -> None:
     objective = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     objective[1].weight = objective[0].weight
     with pytest.raises(ValueError, match="one parameter belongs to two modules"):
-        fit_together([objective], lambda epoch: [], epochs=1, lr=0.1)
+        fit_stacked([objective], lambda epoch: [], VectorSettings(epochs=1))
 
 
 def test_refreshed_statistics_are_those_of_the_data() -> None:

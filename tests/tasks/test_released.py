@@ -25,9 +25,8 @@ from pscnn.experiments import SHEETS
 from pscnn.groups import O2, SO2, C, Group, Irrep, direct_sum
 from pscnn.kernels import SteerableBasis, slots
 from pscnn.models._released import CoarseLikelihood, DetachedBatchNorm, NormThenGate, ThresholdGate, rescale
-from pscnn.training import Config, ConfigError, DoubleDigitConfig
-from pscnn.training._module import learner
-from pscnn.training._released import SWITCHES, regularization_with
+from pscnn.tasks.double_digits import SWITCHES, DoubleDigitSettings, parse_switches
+from pscnn.training import ConfigError, make_settings, read_yaml, task_of
 
 TINY: dict[str, Any] = {
     "size": 28, "width": 0.1, "kinds": 2, "train_per_class": 4, "validation_per_class": 2, "test_per_class": 2,
@@ -35,13 +34,13 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def tiny(released: str = "", **changes: Any) -> DoubleDigitConfig:
-    return DoubleDigitConfig(**{**TINY, "released": released, **changes})
+def tiny(released: str = "", **changes: Any) -> DoubleDigitSettings:
+    return DoubleDigitSettings(**{**TINY, "released": released, **changes})
 
 
 def network(released: str = "", **changes: Any) -> torch.nn.Module:
     torch.manual_seed(3)
-    return tiny(released, **changes).build()
+    return task_of(tiny(released, **changes)).build()
 
 
 def with_random_densities(model: torch.nn.Module) -> torch.nn.Module:
@@ -67,8 +66,8 @@ def test_without_switches_nothing_changes() -> None:
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), plain.state_dict().values(), strict=True))
     assert [type(m) for m in model.modules()] == [type(m) for m in plain.modules()]
     with_random_densities(model)
-    assert regularization_with((), model, uniform_first=False) == pscnn.regularization(model)
-    split = config.load(None)["train"]
+    assert task_of(config).regularization(model) == pscnn.regularization(model)
+    split = task_of(config).load(None)["train"]
     rows = torch.arange(len(split))
     expected = _rendered(split, rows, lambda there, target: (there, target - there))
     assert torch.equal(split.images(rows, 5), expected)
@@ -103,14 +102,14 @@ def test_the_setting_is_checked_kept_and_optional(tmp_path: Path) -> None:
     config = tiny("statistics,artefact")
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(config.to_dict()))
-    assert Config.from_dict(Config.read(path)) == config
+    assert make_settings(read_yaml(path)) == config
     old = {name: value for name, value in tiny().to_dict().items() if name != "released"}
-    assert Config.from_dict(old) == tiny()
+    assert make_settings(old) == tiny()
 
 
 @pytest.mark.parametrize("method", ["cnn", "scnn", "restricted", "rpp"])
 def test_other_methods_take_what_they_have(method: str) -> None:
-    model = tiny("all", method=method, group="C4").build()
+    model = task_of(tiny("all", method=method, group="C4")).build()
     model(torch.randn(4, 1, 28, 28)).sum().backward()
     kinds = {type(m) for m in model.modules()}
     assert (NormThenGate in kinds) == (method != "cnn")
@@ -135,8 +134,8 @@ def test_networks_stay_invariant_at_right_angles(released: str) -> None:
 def test_every_switch_trains(released: str) -> None:
     config = tiny(released)
     torch.manual_seed(0)
-    module = learner(config)
-    split = config.load(None)["train"]
+    module = task_of(config).learner()
+    split = task_of(config).load(None)["train"]
     rows = torch.arange(len(split))
     start = {name: p.detach().clone() for name, p in module.named_parameters()}
     optimizer = module.configure_optimizers()
@@ -153,9 +152,9 @@ def test_every_switch_trains(released: str) -> None:
 def test_a_run_can_be_read_again(tmp_path: Path) -> None:
     folder = training.start(tiny("all", width=0.05), tmp_path)
     training.train(folder, accelerator="cpu", progress=False)
-    module = training.load(folder)
-    assert isinstance(next(iter(pscnn.likelihoods(module).values())), CoarseLikelihood)
-    assert training.read_config(folder).released == ",".join(SWITCHES)  # type: ignore[attr-defined]
+    model = training.load(folder).model
+    assert isinstance(next(iter(pscnn.likelihoods(model).values())), CoarseLikelihood)
+    assert training.read_task(folder).settings.released == ",".join(SWITCHES)  # type: ignore[attr-defined]
 
 
 def same_weights(released: str) -> tuple[torch.nn.Module, torch.nn.Module]:
@@ -217,7 +216,7 @@ def test_alignment_is_that_of_the_logits_summed(released: str) -> None:
         logits = O2().functions(2).sample(elements)[:, 1:] @ lam.coefficients.detach().double().numpy()
         total += logits.max() - logits[-1]
     ours = pscnn.regularization(model)
-    found = regularization_with(("alignment",), model, uniform_first=False)
+    found = task_of(tiny("alignment")).regularization(model)
     assert found.alignment.item() == pytest.approx(total, rel=1e-5)
     assert found.alignment.item() > 2 * ours.alignment.item()
     assert torch.equal(found.kl, ours.kl)
@@ -229,7 +228,7 @@ def test_the_first_kl_enters_and_all_are_divided_by_the_number_of_densities() ->
     pairs = itertools.pairwise([torch.ones_like(densities[0]), *densities])
     terms = [(later * (later / earlier).log()).mean().item() for earlier, later in pairs]
     assert len(terms) == 6
-    found = regularization_with(("first-kl",), model, uniform_first=False)
+    found = task_of(tiny("first-kl")).regularization(model)
     assert found.kl.item() == pytest.approx(sum(terms) / 6, rel=1e-4)
     ours = pscnn.regularization(model)
     assert ours.kl.item() == pytest.approx(sum(terms[1:]) / 5, rel=1e-4)
@@ -241,7 +240,7 @@ def test_the_objective_uses_the_switched_terms(released: str, changed: str) -> N
     found = []
     for names in ("", released):
         torch.manual_seed(0)
-        module = learner(tiny(names)).eval()
+        module = task_of(tiny(names)).learner().eval()
         with_random_densities(module.model)
         with torch.no_grad():
             terms = module.objective(torch.randn(2, 1, 28, 28), torch.tensor([0, 1]))
@@ -321,9 +320,9 @@ def test_batch_statistics_are_constants_of_the_gradient() -> None:
 @pytest.mark.parametrize("nonlinearity", ["gated", "fourier"])
 def test_detached_statistics_change_nothing_else(nonlinearity: str) -> None:
     torch.manual_seed(0)
-    ours = tiny(nonlinearity=nonlinearity).build()
+    ours = task_of(tiny(nonlinearity=nonlinearity)).build()
     torch.manual_seed(0)
-    theirs = tiny("statistics", nonlinearity=nonlinearity).build()
+    theirs = task_of(tiny("statistics", nonlinearity=nonlinearity)).build()
     assert sum(isinstance(m, DetachedBatchNorm) for m in theirs.modules()) == 5
     x = torch.randn(4, 1, 28, 28)
     torch.testing.assert_close(ours(x), theirs(x))
@@ -441,7 +440,7 @@ def test_the_basis_switch_scales_all_convolutions_and_nothing_else() -> None:
 
 
 def test_digits_at_any_angle_are_turned_once() -> None:
-    ours, theirs = (tiny(name).load(None)["train"] for name in ("", "artefact"))
+    ours, theirs = (task_of(tiny(name)).load(None)["train"] for name in ("", "artefact"))
     rows = torch.arange(len(ours))
     assert torch.equal(ours.pairs, theirs.pairs)
     assert torch.equal(theirs.images(rows, 5), _rendered(theirs, rows, lambda there, target: (target,)))
@@ -449,7 +448,7 @@ def test_digits_at_any_angle_are_turned_once() -> None:
 
 
 def test_other_digits_are_turned_by_whole_degrees() -> None:
-    split = tiny("artefact", symmetry="D4").load(None)["train"]
+    split = task_of(tiny("artefact", symmetry="D4")).load(None)["train"]
     rows = torch.arange(len(split))
 
     def rotations(there: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -462,14 +461,14 @@ def test_other_digits_are_turned_by_whole_degrees() -> None:
 
 def test_validation_and_test_share_their_digits() -> None:
     def pools(released: str) -> list[set[bytes]]:
-        splits = tiny(released).load(None)
+        splits = task_of(tiny(released)).load(None)
         return [{image.numpy().tobytes() for image in splits[s].bank} for s in ("train", "validation", "test")]
 
     train, validation, test = pools("")
     shared = pools("overlap")
     assert not validation & test
     assert shared == [train, validation | test, validation | test]
-    before, after = tiny().load(None), tiny("overlap").load(None)
+    before, after = task_of(tiny()).load(None), task_of(tiny("overlap")).load(None)
     rows = torch.arange(len(before["train"]))
     assert torch.equal(before["train"].images(rows, 1), after["train"].images(rows, 1))
     for split in ("validation", "test"):
@@ -483,7 +482,7 @@ def test_validation_and_test_share_their_digits() -> None:
 
 def test_the_table_goes_from_the_released_code_to_ours() -> None:
     sheet = SHEETS["ablation"]()
-    released = {row: config.switches for (row, _), (config, _) in sheet.cells.items()}  # type: ignore[attr-defined]
+    released = {row: parse_switches(one.released) for (row, _), (one, _) in sheet.cells.items()}  # type: ignore[attr-defined]
     steps = sheet.rows[: len(SWITCHES) + 1]
     assert (steps[0], steps[-1]) == ("released code", "ours")
     assert released["released code"] == SWITCHES

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from pscnn.experiments import Store, run_missing
-from pscnn.training import ConfigError, DoubleDigitConfig
+from pscnn.tasks.double_digits import DoubleDigitSettings
+from pscnn.training import ConfigError, Store, run_missing
 
 EPOCHS = 12
 CONFIGS = [
-    DoubleDigitConfig(
+    DoubleDigitSettings(
         method="cnn", source=source, size=28, width=0.1, epochs=EPOCHS, kinds=2, train_per_class=4,
         validation_per_class=2, test_per_class=4, batch_size=8, seed=seed,
     )
@@ -51,7 +51,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
 
 def test_an_unknown_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown engine 'slurm'"):
-        run_missing(CONFIGS, tmp_path, engine="slurm")
+        run_missing(CONFIGS, Store(tmp_path), engine="slurm")
 
 
 def workers() -> list[int]:
@@ -62,7 +62,7 @@ def workers() -> list[int]:
             name = (place / "cmdline").read_bytes()
         except OSError:
             continue
-        if name.startswith(b"ray::run_one"):
+        if name.startswith(b"ray::_run"):
             out.append(int(place.name))
     return out
 
@@ -86,7 +86,7 @@ def main(folder: Path) -> None:
             os.kill(pid, signal.SIGKILL)
 
     threading.Thread(target=kill, daemon=True).start()
-    results = run_missing(CONFIGS, store.root, engine="ray", data_dir=folder / "nothing", accelerator="cpu")
+    results = run_missing(CONFIGS, store, engine="ray", data_dir=folder / "nothing", accelerator="cpu")
     values = [results[config] for config in CONFIGS]
     texts = [value if isinstance(value, dict) else f"{type(value).__name__}: {value}" for value in values]
     print(json.dumps({"nodes": len(ray.nodes()), "killed": len(killed), "results": texts}))

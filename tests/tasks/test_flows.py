@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from pscnn import models, nn, report, training
 from pscnn.cli import app
-from pscnn.data import smoke
-from pscnn.data._windows import Windows
+from pscnn.data import Windows, smoke
 from pscnn.experiments import SHEETS
 from pscnn.groups import rotation
-from pscnn.report._html import html_report
-from pscnn.training import _data
+from pscnn.report import html_report
+from pscnn.tasks._forecasting import Forecasting
+from pscnn.tasks.flows import JetFlow, JetFlowSettings, Smoke, SmokeSettings
 
 
 def flow(tasks: int, frames: int, size: int = 64) -> torch.Tensor:
@@ -43,9 +43,13 @@ def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smoke, "load", lambda folder=None: found)
 
 
-def tiny(**options: Any) -> training.SmokeConfig:
+def tiny(**options: Any) -> SmokeSettings:
     start: dict[str, Any] = {"width": 2, "layers": 2, "epochs": 2, "batch_size": 4, "train_steps": 2, "test_steps": 3}
-    return training.SmokeConfig(**{**start, **options})
+    return SmokeSettings(**{**start, **options})
+
+
+def tiny_task(**options: Any) -> Smoke:
+    return Smoke(tiny(**options))
 
 
 @pytest.mark.parametrize("row", SHEETS["smoke"]().rows)
@@ -56,7 +60,7 @@ def test_training_starts_at_full_width_with_the_settings_of_the_table(row: str) 
     optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
     frames = flow(4, 16, size=6)
     for _ in range(3):
-        loss = (training.roll_out(model, frames[:, :10].flatten(1, 2), 6) - frames[:, 10:]).square().mean()
+        loss = (models.roll_out(model, frames[:, :10].flatten(1, 2), 6) - frames[:, 10:]).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -74,7 +78,7 @@ def test_kernels_are_expanded_once_per_forecast(method: str, group: str, monkeyp
     calls = []
     expand = nn.SteerableMap.kernel
     monkeypatch.setattr(nn.SteerableMap, "kernel", lambda self: calls.append(self) or expand(self))
-    found = training.roll_out(model, past, 3)
+    found = models.roll_out(model, past, 3)
     assert len(calls) == 3  # layers
     torch.testing.assert_close(found, torch.stack(frames, 1))
     parameters = list(model.parameters())
@@ -101,7 +105,7 @@ def test_a_network_sees_its_own_frames() -> None:
             return past[:, -2:] + past[:, :2]
 
     past = torch.randn(3, 20, 4, 5)
-    out = training.roll_out(Model(), past, 3)
+    out = models.roll_out(Model(), past, 3)
     assert out.shape == (3, 3, 2, 4, 5)
     first = past[:, 18:] + past[:, :2]
     second = first + past[:, 2:4]
@@ -121,13 +125,13 @@ def test_forecasts_turn_with_the_flow(method: str, group: str) -> None:
         return torch.einsum("ij,...jhw->...ihw", quarter, frames.rot90(1, (-2, -1)))
 
     past = turned(x.unflatten(1, (10, 2))).flatten(1, 2)
-    straight, around = training.roll_out(model, x, 4), training.roll_out(model, past, 4)
+    straight, around = models.roll_out(model, x, 4), models.roll_out(model, past, 4)
     torch.testing.assert_close(around, turned(straight))
     assert (turned(straight) - straight).norm() > 0.1 * straight.norm()
 
 
 def test_the_loss_is_a_sum_over_steps_and_the_penalty_is_squared() -> None:
-    module = training.Forecasting(tiny(method="rpp"))
+    module = Forecasting(tiny_task(method="rpp"))
     x, y = torch.randn(4, 20, 64, 64), torch.randn(4, 2, 2, 64, 64)
     module.eval()
     terms = module.objective(x, y)
@@ -140,7 +144,7 @@ def test_the_loss_is_a_sum_over_steps_and_the_penalty_is_squared() -> None:
 
 
 def test_the_optimiser_is_the_literatures() -> None:
-    (optimizer,), (scheduler,) = training.Forecasting(tiny()).configure_optimizers()
+    (optimizer,), (scheduler,) = Forecasting(tiny_task()).configure_optimizers()
     assert type(optimizer) is torch.optim.Adam
     assert [group["weight_decay"] for group in optimizer.param_groups] == [4e-4, 0.0]
     optimizer.step()
@@ -150,17 +154,16 @@ def test_the_optimiser_is_the_literatures() -> None:
 
 @pytest.mark.usefixtures("few_windows")
 def test_a_run_from_start_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_data, "FLOW_EVAL_BATCH", 3)  # of 4 windows: the last batch is smaller
+    monkeypatch.setattr(Smoke, "evaluation_batch", 3)  # of 4 windows: the last batch is smaller
     folder = training.start(tiny(), tmp_path)
-    assert folder.name == "p-scnn-C4-forecast-seed0"
+    assert folder.name.startswith("p-scnn-C4-forecast-train_steps=2-")
     result = training.train(folder, progress=False)
-    module = training.load(folder)
-    assert isinstance(module, training.Forecasting)
+    model = training.load(folder).model
     for name, windows in smoke.load().items():
         if name in ("future", "domain"):
             past, following = windows.frames(torch.arange(len(windows)), 3)
             with torch.no_grad():
-                mse = (module.forecast(past, 3) - following).square().mean((0, 2, 3, 4))
+                mse = (models.roll_out(model, past, 3) - following).square().mean((0, 2, 3, 4))
             assert result[f"{name}_rmse"] == pytest.approx(mse.mean().sqrt().item(), rel=1e-5)
             assert result[f"{name}_rmse_by_step"] == pytest.approx(mse.sqrt().tolist(), abs=6e-5)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -192,11 +195,12 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
     ("options", "message"),
     [
         ({"kernel": 4}, "kernel must be odd"),
-        ({"layers": 1}, "layers must be 2 or more"),
-        ({"width": 2.5}, "width must be a whole number"),
-        ({"train_steps": 0}, "train_steps must be positive"),
+        ({"layers": 1}, "layers must lie between 2 and 100"),
+        ({"width": 2.5}, "width must be of type int, got 2.5"),
+        ({"train_steps": 0}, "train_steps must lie between 1 and"),
         ({"method": "scnn"}, "method must be one of"),
-        ({"nonlinearity": "fourier"}, "nonlinearity must be 'gated' for flows"),
+        ({"nonlinearity": "fourier"}, "smoke has no setting 'nonlinearity' \\(ddmnist, .* have it\\)"),
+        ({"balanced": True}, "smoke has no setting 'balanced'"),
         ({"method": "lift", "layers": 5, "width": 6}, "width must be a multiple of 4 for lift, got 6"),
         ({"group": "SO(3)"}, "needs a group of the plane"),
         ({"method": "e2cnn", "group": "SO(2)"}, "group is C\\(4\\) for e2cnn"),
@@ -205,23 +209,23 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
 )
 def test_bad_settings(options: dict[str, Any], message: str) -> None:
     with pytest.raises(training.ConfigError, match=message):
-        tiny(**options)
+        training.make_settings({**tiny().to_dict(), **options})
 
 
 @pytest.mark.usefixtures("few_windows")
 def test_forecasts_beyond_the_last_frame_are_refused_before_training() -> None:
-    assert tiny(test_steps=11).load(None)
+    assert tiny_task(test_steps=11).load(None)
     with pytest.raises(training.ConfigError, match="future windows are followed by 11 frames; 12 are to be forecast"):
-        tiny(test_steps=12).load(None)
-    assert tiny(train_steps=3).load(None)
+        tiny_task(test_steps=12).load(None)
+    assert tiny_task(train_steps=3).load(None)
     with pytest.raises(training.ConfigError, match="frames 4 steps ahead are frames of the future test"):
-        tiny(train_steps=4).load(None)
+        tiny_task(train_steps=4).load(None)
 
 
 def test_an_exported_network_takes_frames_that_are_not_square(tmp_path: Path) -> None:
-    config = training.JetFlowConfig(method="cnn", width=2, layers=2)
+    config = JetFlowSettings(method="cnn", width=2, layers=2)
     folder = training.start(config, tmp_path)
-    torch.save({"state_dict": training.Forecasting(config).state_dict()}, folder / "best.ckpt")
+    torch.save({"state_dict": Forecasting(JetFlow(config)).state_dict()}, folder / "best.ckpt")
     program = torch.export.load(training.export_run(folder)).module()
     assert program(torch.zeros(5, 20, 62, 23)).shape == (5, 2, 62, 23)
 
