@@ -94,9 +94,9 @@ def _rendered(split: Any, rows: Tensor, rotations: Any) -> Tensor:
 
 
 def test_the_setting_is_checked_kept_and_optional(tmp_path: Path) -> None:
-    assert tiny("overlap, basis").switches == ("basis", "overlap")
+    assert tiny("overlap, basis").released == "basis,overlap"
     assert tiny("overlap,basis") == tiny("basis,overlap")
-    assert tiny("all").switches == SWITCHES
+    assert tiny("all").released == ",".join(SWITCHES)
     with pytest.raises(ConfigError, match=r"released must list some of sampling, .*, or be 'all', got 'mask'"):
         tiny("basis,mask")
     config = tiny("statistics,artefact")
