@@ -28,7 +28,7 @@ class Restriction(ConstantsModule):
         >>> from pscnn.groups import O2, C
         >>> H = O2()
         >>> Restriction(FieldType(H, [H.irrep(1, 2)]), C(1)).out_type
-        FieldType(C(1): 1×ψ0⊕ψ0; 2 channels)
+        FieldType(C(1), [direct_sum(2 * [C(1).irrep(0)])])
     """
 
     basis: Tensor
