@@ -88,7 +88,7 @@ class TestCommand:
             (["ddmnist", "--dataset", "organ"], "ddmnist has no option --dataset; medmnist3d: these tasks have it"),
             (["smoke", "--no-invariant"], "ddmnist, medmnist3d, shapes3d, own: these tasks have it"),
             (["ddmnist", "--banana"], "ddmnist has no option --banana"),
-            (["ddmnist", "--epochs", "many"], "not a valid int"),
+            (["ddmnist", "--epochs", "many"], "should be a valid integer"),
             (["ddmnist", "--resume", "x"], "give no others"),
             (["ddmnist", "--together"], "--together is for several --seeds"),
         ],

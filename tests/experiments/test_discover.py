@@ -106,7 +106,7 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
     page = (tmp_path / "discover" / "sky" / "report.html").read_text()
     assert "Answer" in page
     assert "plain CNN" in page
-    runs = {p.name.split("-O2")[0]: p for p in (tmp_path / "discover" / "sky" / "own-images").iterdir() if p.is_dir()}
+    runs = {p.name.split("-O2")[0]: p for p in (tmp_path / "discover" / "sky" / "own").iterdir() if p.is_dir()}
     assert set(runs) == set(ALL)
     before = (runs["cnn"] / "result.json").stat().st_mtime
     monkeypatch.setattr(words_about, "write_discovery", lambda found, out: out)
@@ -126,7 +126,7 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
         assert done.exit_code == 0, done.output
         assert (runs["p-scnn"] / file).exists()
     assert "exists" in CliRunner().invoke(app, ["export", run]).output
-    module = training.load(run)
+    model = training.load(run).model
     about = training.read_task(run).settings.holds  # type: ignore[attr-defined]
     x = own.read_example(source / "above" / "0.png", about)[None]
     torch.save(x, tmp_path / "x.pt")
@@ -140,7 +140,7 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
         "import json; print(json.dumps([y.tolist(), z.tolist()]))"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    wanted = module(x).detach()
+    wanted = model(x).detach()
     for got in json.loads(printed):
         torch.testing.assert_close(torch.tensor(got), wanted, atol=1e-5, rtol=1e-5)
 
@@ -191,15 +191,15 @@ def finding(method: str, rates: dict[str, float], *, kept: float, regression: bo
 
 
 def test_the_answer_in_words() -> None:
-    partly = " ".join(words_about.words(finding("p-scnn", {"s": 0.6, "p": 0.95, "c": 0.7}, kept=0.3)))
+    partly = " ".join(words_about.discovery_words(finding("p-scnn", {"s": 0.6, "p": 0.95, "c": 0.7}, kept=0.3)))
     assert "Use the partially equivariant (P-SCNN) network." in partly
     assert "Patterns of up to 8 of 28 pixels keep O(2)." in partly
     assert "In layer 2 (4), which sees 12 of 28 pixels, O(2) is given up (kept to 30%" in partly
     assert "what is kept there: SO(2) 90%." in partly
-    whole = " ".join(words_about.words(finding("scnn", {"s": 0.995, "p": 0.99, "c": 0.7}, kept=0.9)))
+    whole = " ".join(words_about.discovery_words(finding("scnn", {"s": 0.995, "p": 0.99, "c": 0.7}, kept=0.9)))
     assert "The task keeps the symmetry O(2)" in whole
     unsure = finding("scnn", {"s": 0.8, "p": 0.82, "c": 0.7}, kept=0.9)
-    assert "Nothing here speaks against the symmetry O(2)" in " ".join(words_about.words(unsure))
-    nothing = words_about.words(finding("scnn", {"s": 0.5, "p": 0.5, "c": 0.5}, kept=0.9))
+    assert "Nothing here speaks against the symmetry O(2)" in " ".join(words_about.discovery_words(unsure))
+    nothing = words_about.discovery_words(finding("scnn", {"s": 0.5, "p": 0.5, "c": 0.5}, kept=0.9))
     assert len(nothing) == 1
     assert "nothing can be said" in nothing[0]

@@ -31,8 +31,8 @@ def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) 
     done = CliRunner().invoke(app, ["report", *map(str, runs), "--out", str(tmp_path / "r.html")])
     assert done.exit_code == 0, done.output
     text = (tmp_path / "r.html").read_text()
-    for run in runs:
-        assert f'id="{run.name}"' in text
+    for number, run in enumerate(runs, 1):
+        assert f'<h2 id="run-{number}">{run.name}</h2>' in text
     page = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert page.count('class="figures densities"') == 2
     assert page.count("<svg") == 2

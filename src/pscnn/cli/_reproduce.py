@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, app, command, console, errors, fail, say
+from pscnn.cli._app import Accelerator, DataDir, app, command, complain, console, errors, fail, say
 from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NamedCommands, with_settings
 
@@ -197,7 +197,7 @@ def results(
         folder = runs if runs.is_dir() else Path(place)
         if runs.is_file():
             experiments.take_runs(runs, folder)
-        found = report.finished_runs(folder, {name: value for name, _, value in pairs})
+        found = report.finished_runs(folder, {name: value for name, _, value in pairs}, complain)
         if not found:
             fail(f"no finished run in {runs}" + (" has these settings" if pairs else ""))
         if save is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -46,13 +45,25 @@ class _Tasks(NamedCommands):
         return function
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Options without a task before them are those of a command of their own."""
+        """If options come first, the task is that of the configuration file, or of the run to be continued."""
         if args and args[0].startswith("--") and args[0] != "--help":
-            args = [_NO_TASK, *args]
+            args = [command(_task_of_file)(args), *args]
         return super().parse_args(ctx, args)
 
 
 _NO_TASK = "run"
+
+
+def _task_of_file(args: list[str]) -> str:
+    words = [part for word in args for part in word.split("=", 1)]
+    if "--config" not in words[:-1]:
+        return _NO_TASK
+    from pscnn.training import read_yaml
+
+    values = read_yaml(words[words.index("--config") + 1])
+    return str(values.get("task", values.get("experiment", _NO_TASK)))
+
+
 train_app = typer.Typer(cls=_Tasks, no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(train_app, name="train")
 
@@ -208,5 +219,7 @@ def _print_result(folder: Path, result: dict[str, Any]) -> None:
 
 
 def _say_if_diverged(results: Iterable[dict[str, Any]]) -> None:
-    if not all(math.isfinite(value) for result in results for value in result.values() if isinstance(value, float)):
+    from pscnn.training import diverged
+
+    if any(map(diverged, results)):
         errors.print("some results are not numbers: training diverged. Use a smaller --lr", style="red")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from filelock import Timeout
 
 from pscnn._files import write_whole
 from pscnn.data import DataError, read_arrays
-from pscnn.training import ConfigError, Settings, Store, make_settings, read_yaml
+from pscnn.training import ConfigError, Settings, Store, check_result, make_settings, read_result, read_yaml
 
 
 def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
@@ -43,7 +44,7 @@ def _read(folder: Path) -> dict[str, Any]:
     densities = {name: array.astype(np.float64).round(6).tolist() for name, array in found.items()}
     return {
         "config": read_yaml(folder / "config.yaml"),
-        "result": json.loads((folder / "result.json").read_text()),
+        "result": read_result(folder),
         "environment": json.loads((folder / "environment.json").read_text()),
         "densities": densities,
     }
@@ -77,11 +78,15 @@ def take_runs(path: str | Path, root: str | Path) -> int:
 
 def _checked(run: dict[str, Any]) -> tuple[Settings, dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Settings, result, versions and densities of one run of a file; whatever is wrong with them is raised here."""
-    settings, result, environment = make_settings(run["config"]), dict(run["result"]), dict(run["environment"])
-    for name in ("epochs", "seconds"):
-        float(result[name])
+    settings, result, environment = make_settings(run["config"]), check_result(run["result"]), dict(run["environment"])
     str(environment["versions"]["pscnn"] + (environment["git"] or ""))
-    return settings, result, environment, {k: np.array(v, dtype=np.float32) for k, v in run["densities"].items()}
+    densities = {str(name): np.array(values, dtype=np.float32) for name, values in run["densities"].items()}
+    for name, values in densities.items():
+        if (
+            not re.fullmatch(r"[\w.]*", name) or name == "file" or values.ndim != 1
+        ):  # numpy takes "file" for the archive
+            raise ValueError(f"densities must be lists of numbers by name of the layer, got {name!r}")
+    return settings, result, environment, densities
 
 
 def _put(

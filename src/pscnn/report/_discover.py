@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +99,7 @@ def read_discovery(settings: Sequence[OwnSettings], store: Store) -> Discovery:
         raise training.RunError(f"no seed is finished for all of {', '.join(DISCOVER_METHODS)} yet; run it again")
     holds = settings[0].holds
     scores: dict[str, list[Array]] = {m: [validation_scores(folder) for folder in runs[m]] for m in runs}
-    results = {m: [json.loads((folder / "result.json").read_text()) for folder in runs[m]] for m in runs}
+    results = {m: [training.read_result(folder) or {} for folder in runs[m]] for m in runs}
     choice, differences = choose(scores)
     targets = own.load(settings[0].data)["validation"].labels.numpy()
     if holds.regression:

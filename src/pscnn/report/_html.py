@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from torch import Tensor, nn
@@ -81,20 +79,20 @@ def check_report() -> None:
 
 def read_run(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
     """What a report shows of a finished run: its network, results, curves, and test examples."""
-    if not (folder / "result.json").exists():
-        training.read_task(folder)  # says it if this is not a run at all
+    training.read_task(folder)  # says it if this is not a run at all
+    result = training.read_result(folder)
+    if result is None:
         raise RunError(f"{folder} is not finished: continue it with: pscnn train --resume {folder}")
     task, model = training.load(folder)
     name = task.tests[0] if task.tests else "train"
     images, forecast = _examples(task, model, name, data_dir)
-    confusion = folder / "confusion.npy"
     return {
         "name": folder.name,
         "task": task,
         "model": model,
-        "result": json.loads((folder / "result.json").read_text()),
+        "result": result,
         "history": training.history(folder),
-        "confusion": np.load(confusion) if confusion.exists() else None,
+        "confusion": training.read_confusion(folder, len(task.class_names)) if task.class_names else None,
         "forecast": forecast,
         "images": images,
     }

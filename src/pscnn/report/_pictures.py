@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from pscnn import training
 from pscnn._extras import require
@@ -35,10 +32,13 @@ class Picture(NamedTuple):
 
 
 def _confusion(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
-    return {
-        row: confusion_figure(np.load(first / "confusion.npy"), training.read_task(first).class_names)
-        for (row, _), (first, *_) in folders.items()
-    }
+    figures: Figures = {}
+    for (row, _), (first, *_) in folders.items():
+        names = training.read_task(first).class_names or ()
+        counts = training.read_confusion(first, len(names))
+        if counts is not None:
+            figures[row] = confusion_figure(counts, names)
+    return figures
 
 
 def _degrees(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
@@ -70,7 +70,7 @@ def _fractions(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> F
     for (row, column), done in folders.items():
         method, dataset = row.rsplit(", ", 1)
         key = sheet.cells[row, column][1]
-        values = [json.loads((folder / "result.json").read_text())[key] for folder in done]
+        values = [(training.read_result(folder) or {})[key] for folder in done]
         found.setdefault(dataset, {}).setdefault(method, {})[float(column)] = values
     return {dataset: ablation_figure(methods) for dataset, methods in found.items()}
 

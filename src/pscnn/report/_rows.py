@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
-from pscnn.training import ConfigError, Task, make_settings, read_yaml, task_of
+from pscnn.training import ConfigError, RunError, Task, make_settings, read_result, read_yaml, task_of
 
 FORMATS = ("text", "markdown", "latex", "csv")
 Run = tuple[Path, dict[str, Any], dict[str, Any]]
@@ -44,15 +43,18 @@ def _cell(cell: Cell | None, digits: int) -> str:
     return f"{ours}{'*' if cell.differs else ''} | {cell.paper[0]:.3f} ± {cell.paper[1]:.3f}"
 
 
-def finished_runs(root: Path, settings: Mapping[str, str]) -> list[Run]:
-    """Finished runs under a folder that have some settings, given as text."""
+def finished_runs(
+    root: Path, settings: Mapping[str, str], warn: Callable[[str], None] = lambda message: None
+) -> list[Run]:
+    """Finished runs under a folder that have some settings, given as text; of what cannot be read it warns."""
     out = []
     unknown = set(settings)
     for path in sorted(root.rglob("result.json")):
         try:
-            values, result = read_yaml(path.with_name("config.yaml")), json.loads(path.read_text())
-        except (ConfigError, json.JSONDecodeError):
-            continue  # another program's file
+            values, result = read_yaml(path.with_name("config.yaml")), read_result(path.parent) or {}
+        except (ConfigError, RunError) as error:
+            warn(str(error))
+            continue
         if "experiment" in values:  # as earlier versions called it
             values = {"task": values.pop("experiment"), **values}
         unknown -= values.keys()

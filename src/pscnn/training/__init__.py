@@ -11,12 +11,12 @@ for _module in ("yaml", "filelock"):
     require(_module, "training", "Training")
 
 from pscnn.training._export import answers, export_run
-from pscnn.training._objective import Objective, make_optimizer
-from pscnn.training._run import RunError, Trained, device_name, history, last_epoch, load, precision, read_task
+from pscnn.training._files import RunError, check_result, diverged, history, read_confusion, read_result
+from pscnn.training._objective import Objective
+from pscnn.training._run import last_epoch, load, precision, read_task
 from pscnn.training._runner import run_missing
 from pscnn.training._settings import (
     PRECISIONS,
-    SECTIONS,
     ConfigError,
     Option,
     Settings,
@@ -24,9 +24,9 @@ from pscnn.training._settings import (
     read_yaml,
     setting,
 )
-from pscnn.training._stacked import fit_stacked, refresh_statistics, train_stacked
+from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
-from pscnn.training._task import Metric, Task, add_tasks, make_settings, read_settings, task_names, task_of, task_type
+from pscnn.training._task import Metric, Task, add_tasks, make_settings, task_names, task_of, task_type
 
 if TYPE_CHECKING:
     from pscnn.training._data import Data
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRECISIONS",
-    "SECTIONS",
     "Classification",
     "ConfigError",
     "Data",
@@ -48,22 +47,22 @@ __all__ = [
     "Settings",
     "Store",
     "Task",
-    "Trained",
     "TrainerSettings",
     "add_tasks",
     "answers",
-    "device_name",
+    "check_result",
+    "diverged",
     "evaluate",
     "export_run",
     "fit_stacked",
     "history",
     "last_epoch",
     "load",
-    "make_optimizer",
     "make_settings",
     "new_folder",
     "precision",
-    "read_settings",
+    "read_confusion",
+    "read_result",
     "read_task",
     "read_yaml",
     "refresh_statistics",
@@ -76,7 +75,6 @@ __all__ = [
     "task_of",
     "task_type",
     "train",
-    "train_stacked",
 ]
 _WITH_LIGHTNING = {"Data": "_data", "evaluate": "_fit", "train": "_fit"} | dict.fromkeys(
     ("Classification", "Learner", "Regression"), "_learner"

@@ -22,22 +22,22 @@ from torch import nn
 
 from pscnn.densities import likelihoods
 from pscnn.training._data import Data
+from pscnn.training._files import RunError, history, write_history
 from pscnn.training._learner import Classification, Learner
 from pscnn.training._run import (
     BEST,
     LAST,
-    RunError,
     check_has_network,
     device_name,
-    history,
+    kept_random_state,
+    load_weights,
     precision,
     read_saved,
     read_task,
     selected,
-    write_history,
     write_result,
 )
-from pscnn.training._stacked import train_stacked
+from pscnn.training._stacked import test_stacked, train_stacked
 from pscnn.training._store import alone
 from pscnn.training._task import Metric, Task
 
@@ -143,7 +143,7 @@ def train(
     if task.stacked:
         return train_stacked([folder])[0]
     settings = task.settings
-    with alone(folder), precision(settings.precision), torch.random.fork_rng():
+    with alone(folder), precision(settings.precision), kept_random_state():
         data = data or Data(task, data_dir)
         torch.manual_seed(settings.seed)
         if settings.compile:
@@ -156,7 +156,9 @@ def train(
             trainer = _trainer(task, folder, recorder, accelerator, devices, progress, epochs)
         last = folder / LAST
         check_has_network(folder)
-        if not last.exists() and (folder / "metrics.jsonl").exists():
+        if last.exists():
+            load_weights(module.model, last, "callbacks", "loops")  # says at once if it does not fit
+        elif (folder / "metrics.jsonl").exists():
             raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
         with _interruptible(), _quiet():
             trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
@@ -176,7 +178,7 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
     task = read_task(folder)
     selected(folder, task)
     if task.stacked:
-        return train_stacked([folder])[0]
+        return test_stacked(folder)
     with precision(task.settings.precision):
         return _test(folder, task.learner(), Data(task, data_dir), accelerator)
 
@@ -184,7 +186,7 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
 def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[str, Any]:
     task = module.task
     settings = task.settings
-    module.load_state_dict(read_saved(selected(folder, task), "state_dict")["state_dict"])
+    load_weights(module.model, selected(folder, task))
     with _interruptible(), _quiet():
         trainer = _trainer(task, folder, None, accelerator, 1, False, None)
         found = trainer.test(module, datamodule=data, verbose=False)

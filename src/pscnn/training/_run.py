@@ -7,6 +7,7 @@ import json
 import pickle
 import platform
 import subprocess
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -19,17 +20,12 @@ import torch
 import yaml
 from torch import nn
 
-from pscnn._errors import PscnnError
-from pscnn._files import write_whole
 from pscnn.densities import likelihoods
+from pscnn.training._files import RunError, history, write_text
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._task import Task, read_settings, task_of
 
 LAST, BEST = "last.ckpt", "best.ckpt"
-
-
-class RunError(PscnnError):
-    """A run's folder cannot be used; the message says why and what to do."""
 
 
 class Trained(NamedTuple):
@@ -57,23 +53,9 @@ def read_task(folder: str | Path) -> Task:
         raise RunError(f"{path}: {error}") from None
 
 
-def history(folder: str | Path) -> list[dict[str, Any]]:
-    """The metrics of a run's complete epochs."""
-    return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
-
-
 def last_epoch(folder: Path) -> dict[str, Any] | None:
     """The metrics of a run's last complete epoch, or None."""
-    try:
-        epochs = history(folder)
-    except FileNotFoundError:
-        return None
-    return epochs[-1] if epochs else None
-
-
-def write_history(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """The metrics of all epochs."""
-    write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    return next(reversed(history(folder)), None)
 
 
 def write_result(folder: Path, model: nn.Module, result: Mapping[str, Any]) -> None:
@@ -88,12 +70,24 @@ def load(folder: str | Path) -> Trained:
     folder = Path(folder)
     task = read_task(folder)
     model = task.build()
-    state = read_saved(selected(folder, task), "state_dict")["state_dict"]
-    try:
-        model.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
-    except RuntimeError as error:
-        raise RunError(f"the checkpoint in {folder} does not fit its config.yaml: {_first_line(error)}") from None
+    load_weights(model, selected(folder, task))
     return Trained(task, model.eval())
+
+
+def load_weights(model: nn.Module, path: Path, *parts: str) -> None:
+    """Put the weights of a checkpoint into a network, if they fit.
+
+    Args:
+        model: The network.
+        path: The checkpoint.
+        parts: What else it must have, to be continued.
+    """
+    state = read_saved(path, "state_dict", *parts)["state_dict"]
+    try:
+        model.load_state_dict({str(name).removeprefix("model."): value for name, value in state.items()})
+    except (RuntimeError, AttributeError, TypeError) as error:
+        why = str(error).splitlines()[0]
+        raise RunError(f"{path} does not fit its config.yaml: {why}") from None
 
 
 def selected(folder: Path, task: Task) -> Path:
@@ -112,9 +106,11 @@ def check_has_network(folder: Path) -> None:
 
 
 def read_saved(path: Path, *parts: str) -> dict[str, Any]:
-    """The content of a file that torch saved, with mappings of some names in it: tensors, numbers and text, never code."""
+    """What torch saved, with mappings of some names in it: tensors, numbers and text, never code."""
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, about files that are not its own
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         for name in parts:
             if not isinstance(state[name], dict):
                 raise TypeError(f"{name} is not a mapping")
@@ -127,10 +123,6 @@ def read_saved(path: Path, *parts: str) -> dict[str, Any]:
 
 
 _MALFORMED = (TypeError, KeyError, ValueError, AttributeError, IndexError)  # of files that are something else
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
 
 
 def _environment() -> dict[str, Any]:
@@ -171,16 +163,13 @@ def precision(name: str) -> Iterator[None]:
         backends.allow_tf32, backends.benchmark = before[1:]
 
 
+def kept_random_state() -> Any:
+    """Within it random numbers can be seeded; afterwards they go on as if nothing had happened."""
+    return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
+
+
 def device_name(device: torch.device) -> str:
     """In words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole, or raise an error for people."""
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from None

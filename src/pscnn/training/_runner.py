@@ -18,6 +18,7 @@ from torch import nn
 
 from pscnn._files import write_whole
 from pscnn._processes import in_processes
+from pscnn.training._files import read_result
 from pscnn.training._ray import in_ray
 from pscnn.training._run import read_task
 from pscnn.training._settings import ConfigError, Settings
@@ -147,9 +148,8 @@ def _run(
                 held.append(folder)
         missing = []
         for folder in held:
-            if (folder / "result.json").exists():
-                results[folder] = json.loads((folder / "result.json").read_text())
-            else:
+            results[folder] = read_result(folder)
+            if results[folder] is None:
                 (folder / "failure.json").unlink(missing_ok=True)
                 missing.append(folder)
         try:

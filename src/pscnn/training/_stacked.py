@@ -14,8 +14,9 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from pscnn._modes import kept_modes
 from pscnn.densities import align, likelihoods
+from pscnn.training._files import read_result, write_history
 from pscnn.training._objective import Objective, make_optimizer
-from pscnn.training._run import LAST, device_name, read_task, write_history, write_result
+from pscnn.training._run import LAST, device_name, kept_random_state, load, read_task, write_result
 from pscnn.training._settings import Settings
 from pscnn.training._store import alone
 from pscnn.training._task import Task
@@ -49,7 +50,7 @@ def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         for folder in folders:
             stack.enter_context(alone(folder))
-        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(kept_random_state())
         networks = [_Network(task) for task in tasks]
         data = [task.load(None) for task in tasks]
         x, y = (torch.stack([getattr(one["train"], name) for one in data]) for name in ("x", "y"))
@@ -65,6 +66,16 @@ def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:
             _finish(folder, network, one, [{n: v[k] for n, v in row.items()} for row in history], seconds)
             for k, (folder, network, one) in enumerate(zip(folders, networks, data, strict=True))
         ]
+
+
+def test_stacked(folder: Path) -> dict[str, Any]:
+    """Test a trained run again."""
+    task, model = load(folder)
+    with torch.no_grad():
+        found = task.measure(model, task.load(None))
+    result = {**(read_result(folder) or {}), **found}
+    write_result(folder, model, result)
+    return result
 
 
 def _order(task: Task, count: int, epoch: int) -> Tensor:

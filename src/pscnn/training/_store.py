@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from pscnn.training._run import RunError, describe
+from pscnn.training._files import RunError, read_json, read_result
+from pscnn.training._run import describe
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._task import former_names, read_settings, task_of
 
@@ -140,16 +141,16 @@ class Store:
 
     def result(self, settings: Settings) -> dict[str, Any] | None:
         """The result of a finished run; None for others."""
-        return _read(self.folder(settings) / "result.json")
+        return read_result(self.folder(settings))
 
     def failure(self, settings: Settings) -> str | None:
         """Why a run failed."""
-        found = _read(self.folder(settings) / "failure.json")
+        found = read_json(self.folder(settings) / "failure.json")
         return None if found is None else str(found["error"])
 
     def code(self, settings: Settings) -> str | None:
         """The version, and if known the revision, with which a run was started."""
-        found = _read(self.folder(settings) / "environment.json")
+        found = read_json(self.folder(settings) / "environment.json")
         if found is None:
             return None
         return str(found["versions"]["pscnn"]) + (f" ({found['git'][:10]})" if found["git"] else "")
@@ -158,7 +159,7 @@ class Store:
         """Seconds that a run may take: as finished ones of its task, method and group took per epoch, if any."""
         key = settings.task, _family(settings)
         if key not in self._rates:  # a plan asks for hundreds of runs
-            results = map(_read, (self.root / key[0]).glob(f"{key[1]}-*/result.json"))
+            results = (read_result(path.parent) for path in (self.root / key[0]).glob(f"{key[1]}-*/result.json"))
             rates = [one["seconds"] / one["epochs"] for one in results if one is not None]
             self._rates[key] = statistics.mean(rates) if rates else None
         rate = self._rates[key]
@@ -196,11 +197,4 @@ def _settings_of(folder: Path) -> Settings | None:
     try:
         return read_settings(folder / "config.yaml")
     except ConfigError:
-        return None
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads(path.read_text()))
-    except (FileNotFoundError, NotADirectoryError):
         return None

@@ -1,0 +1,210 @@
+"""A run's folder may come from anybody: nothing in it runs, and what does not fit is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import TINY_DIGITS
+from PIL import Image
+from typer.testing import CliRunner
+
+from pscnn import training
+from pscnn.cli import app
+from pscnn.experiments import take_runs
+
+COMMANDS = {
+    "evaluate": ["evaluate", "RUN", "--accelerator", "cpu"],
+    "inspect": ["inspect", "RUN"],
+    "report": ["report", "RUN"],
+    "predict": ["predict", "RUN", "RUN"],
+    "export": ["export", "RUN"],
+    "resume": ["train", "--resume", "RUN", "--accelerator", "cpu"],
+}
+
+
+class Crafted:
+    """What makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture(scope="module")
+def genuine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    settings = training.make_settings({**TINY_DIGITS, "epochs": 1})
+    folder = training.start(settings, tmp_path_factory.mktemp("runs"), "genuine")
+    training.train(folder, accelerator="cpu", progress=False)
+    return folder
+
+
+@pytest.fixture
+def run(genuine: Path, tmp_path: Path) -> Path:
+    shutil.copytree(genuine, tmp_path / "received")
+    return tmp_path / "received"
+
+
+def invoke(name: str, run: Path) -> Any:
+    return CliRunner().invoke(app, [word.replace("RUN", str(run)) for word in COMMANDS[name]])
+
+
+def refused(done: Any) -> str:
+    """The message of a command that failed without a traceback."""
+    assert done.exit_code == 1, (done.output, done.exception)
+    assert isinstance(done.exception, SystemExit), done.exception
+    return " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("kind", ["torch", "plain pickle", "in the callbacks' state"])
+def test_a_crafted_checkpoint_does_not_run(name: str, kind: str, run: Path, tmp_path: Path) -> None:
+    trap = Crafted(tmp_path / "executed")
+    for file in ("best.ckpt", "last.ckpt"):
+        if kind == "plain pickle":
+            (run / file).write_bytes(pickle.dumps(trap))
+        elif kind == "torch":
+            torch.save({"state_dict": trap}, run / file)
+        else:
+            state = torch.load(run / file, weights_only=True)
+            torch.save({**state, "callbacks": {"_Recorder": trap}}, run / file)
+    assert "damaged" in refused(invoke(name, run))
+    assert not trap.path.exists()
+    pickle.loads(pickle.dumps(trap))
+    assert trap.path.exists()  # the trap works where it is not guarded against
+
+
+def test_crafted_arrays_do_not_run(run: Path, tmp_path: Path) -> None:
+    trap = np.array([Crafted(tmp_path / "executed")], dtype=object)
+    np.save(run / "confusion.npy", trap, allow_pickle=True)
+    assert "confusion.npy is damaged" in refused(invoke("report", run))
+    np.savez(run / "densities.npz", trap, allow_pickle=True)
+    done = CliRunner().invoke(app, ["results", str(run), "--save", str(tmp_path / "kept.json")])
+    assert "densities.npz is damaged" in refused(done)
+    np.save(tmp_path / "image.npy", trap, allow_pickle=True)
+    done = CliRunner().invoke(app, ["predict", str(run), str(tmp_path / "image.npy")])
+    refused(done)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_configuration_cannot_make_objects(run: Path, tmp_path: Path) -> None:
+    (run / "config.yaml").write_text(f"task: !!python/object/apply:os.mkdir ['{tmp_path / 'executed'}']\n")
+    for name in COMMANDS:
+        assert "not valid YAML" in refused(invoke(name, run))
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["task: [ddmnist]", "task: {a: b}", "[" * 5000, "task: ddmnist\nwidth: 1000000.0", "1"]
+)
+def test_other_configurations_are_refused(text: str, run: Path) -> None:
+    (run / "config.yaml").write_text(text)
+    assert "config.yaml" in refused(invoke("inspect", run))
+
+
+@pytest.mark.parametrize("changes", [{"width": 0.3}, {"kinds": 3}, {"group": "C4"}, {"method": "cnn"}])
+def test_a_checkpoint_must_fit_its_configuration(changes: dict[str, Any], run: Path) -> None:
+    settings = training.make_settings({**training.read_task(run).settings.to_dict(), **changes})
+    (run / "config.yaml").write_text("".join(f"{k}: {json.dumps(v)}\n" for k, v in settings.to_dict().items()))
+    for name in ("inspect", "evaluate", "predict", "export", "report"):
+        assert "does not fit its config.yaml" in refused(invoke(name, run))
+
+
+@pytest.mark.parametrize("state", [{}, [], {"state_dict": []}, {"state_dict": {"model.2.weight": "text"}}])
+def test_other_checkpoints_are_refused(state: Any, run: Path) -> None:
+    for file in ("best.ckpt", "last.ckpt"):
+        torch.save(state, run / file)
+    for name in ("inspect", "evaluate", "resume"):
+        assert ".ckpt" in refused(invoke(name, run)) or "does not fit" in refused(invoke(name, run))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"epochs": "many"}', "\udcff", "[" * 100_000])
+def test_other_results_and_metrics_are_refused(content: str, run: Path, tmp_path: Path) -> None:
+    for name in ("result.json", "metrics.jsonl"):
+        kept = (run / name).read_bytes()
+        (run / name).write_bytes(content.encode(errors="surrogateescape"))
+        if content or name == "result.json":
+            assert f"{name} is damaged" in refused(invoke("report", run))
+        (run / name).write_bytes(kept)
+    (run / "result.json").write_bytes(content.encode(errors="surrogateescape"))
+    shutil.copytree(run, tmp_path / "runs" / "broken")
+    shutil.copytree(tmp_path / "received", tmp_path / "runs" / "whole")
+    (tmp_path / "runs" / "whole" / "result.json").write_bytes(_result(run))
+    listed = CliRunner().invoke(app, ["results", str(tmp_path / "runs")])
+    assert listed.exit_code == 0, listed.output
+    assert "whole" in listed.output  # one broken run does not hide the others
+    assert "result.json is damaged" in " ".join(listed.output.split())
+
+
+def _result(run: Path) -> bytes:
+    values = {"test_accuracy": 0.5, "epochs": 1, "best_epoch": 0, "parameters": 1, "seconds": 1.0, "device": "x"}
+    return json.dumps(values).encode()
+
+
+def test_a_claimed_size_is_checked_before_memory_is_taken(run: Path) -> None:
+    header = "{'descr': '<i8', 'fortran_order': False, 'shape': (10000000, 10000000), }"
+    text = header.ljust(117) + "\n"
+    (run / "confusion.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
+    assert "got int64 of shape (10000000, 10000000)" in refused(invoke("report", run))
+
+
+def test_names_are_text_in_a_report(genuine: Path, tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>"
+    run = tmp_path / name
+    shutil.copytree(genuine, run)
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "device": name}))
+    done = CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "report.html")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "report.html").read_text()
+    assert name not in page
+    assert page.count("&lt;img src=x onerror=alert(1)&gt;") == 3  # the run twice, the device
+
+
+def test_names_of_data_and_classes_are_text_in_a_report(tmp_path: Path) -> None:
+    from pscnn.data import own
+    from pscnn.report import html_report
+
+    bad = "<script>alert(1)<!--"
+    source = tmp_path / bad
+    for label in (f"{bad}a", f"{bad}b"):
+        (source / label).mkdir(parents=True)
+        for k in range(20):
+            pixels = np.random.default_rng(k).integers(0, 255, (28, 28), dtype=np.uint8)
+            Image.fromarray(pixels).save(source / label / f"{k}.png")
+    own.prepare(source, tmp_path / "prepared.npz")
+    settings = training.make_settings(
+        {"task": "own", "data": str(tmp_path / "prepared.npz"), "epochs": 1, "width": 0.1}
+    )
+    folder = training.start(settings, tmp_path / "runs")
+    assert "<" not in folder.name
+    training.train(folder, accelerator="cpu", progress=False)
+    page = html_report([folder]).read_text()
+    assert bad not in page.split("</script>", 1)[1]
+
+
+def test_results_files_are_data(tmp_path: Path) -> None:
+    kept = json.loads((Path(__file__).parents[1] / "kept" / "0.1" / "results.json").read_text())["runs"][0]
+    for wrong in (
+        {"result": {**kept["result"], "epochs": "many"}},
+        {"result": {**kept["result"], "test_accuracy": "high"}},
+        {"result": {**kept["result"], "test_accuracy": None}},
+        {"config": {"task": ["ddmnist"]}},
+        {"environment": []},
+        {"densities": {"file": [1.0]}},
+        {"densities": {"../../x": [1.0]}},
+        {"densities": {"0": [[1.0]]}},
+    ):
+        (tmp_path / "wrong.json").write_text(json.dumps({"runs": [{**kept, **wrong}]}))
+        with pytest.raises(training.ConfigError, match="is not a file of runs"):
+            take_runs(tmp_path / "wrong.json", tmp_path / "store")
+        assert not (tmp_path / "store").exists()
