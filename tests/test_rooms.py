@@ -15,7 +15,7 @@ ROOT = Path(pscnn.__file__).parent
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_rooms_know_nothing_of_later_ones(room: str) -> None:
-    files = list((ROOT / room).glob("*.py")) or [ROOT / f"{room}.py"]
+    files = list((ROOT / room).rglob("*.py")) or [ROOT / f"{room}.py"]
     later = ROOMS[ROOMS.index(room) + 1 :]
     for file in files:
         code = re.sub(r'""".*?"""', "", file.read_text(), flags=re.DOTALL)  # examples in docstrings may use anything

@@ -21,7 +21,7 @@ def _period(fields: FieldType) -> tuple[int, tuple[Representation, ...]]:
     return copies, fields.representations[: len(fields.representations) // copies]
 
 
-def _check_irrep_basis(layer: str, fields: FieldType) -> None:
+def check_irrep_basis(layer: str, fields: FieldType) -> None:
     for rho in fields.representations:
         if rho.change_of_basis is not None:
             raise ValueError(
@@ -57,7 +57,7 @@ class GatedNonlinearity(ConstantsModule):
     def __init__(self, out_type: FieldType) -> None:
         super().__init__()
         check_types("GatedNonlinearity", out_type)
-        _check_irrep_basis("GatedNonlinearity", out_type)
+        check_irrep_basis("GatedNonlinearity", out_type)
         trivial = out_type.group.trivial
         gated = {rho: direct_sum([trivial] * len(rho.irreps) + [rho]) for rho in set(out_type.representations)}
         self.out_type = out_type
@@ -143,7 +143,7 @@ class NormNonlinearity(ConstantsModule):
     ) -> None:
         super().__init__()
         check_types("NormNonlinearity", in_type)
-        _check_irrep_basis("NormNonlinearity", in_type)
+        check_irrep_basis("NormNonlinearity", in_type)
         self.in_type = self.out_type = in_type
         self._copies, fields = _period(in_type)
         sizes = [psi.size for rho in fields for psi in rho.irreps]
