@@ -22,3 +22,9 @@ def test_rooms_know_nothing_of_later_ones(room: str) -> None:
         used = re.findall(r"from pscnn\.(\w+)", code)
         used += [n for names in re.findall(r"from pscnn import (.+)", code) for n in names.split(", ")]
         assert not set(used) & set(later), file
+
+
+@pytest.mark.parametrize("room", ["nn", "models"])
+def test_rooms_use_what_others_make_public(room: str) -> None:
+    for file in (ROOT / room).rglob("*.py"):
+        assert not re.findall(rf"from pscnn\.(?!{room}\b)[a-z]\w*\._\w+ import", file.read_text()), file

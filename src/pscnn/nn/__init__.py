@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._bases import TileBasis
+from pscnn.nn._batch_norm import BatchNorm, FieldStatistics, affine
 from pscnn.nn._conv import Conv2d, Conv3d, Linear
 from pscnn.nn._convert import convert
 from pscnn.nn._export import export
@@ -21,6 +22,7 @@ __all__ = [
     "Conv3d",
     "DiskMask",
     "FieldDropout",
+    "FieldStatistics",
     "FieldType",
     "FourierPointwise",
     "GatedBatchNorm",
@@ -30,7 +32,9 @@ __all__ = [
     "QuotientFourierPointwise",
     "Restriction",
     "SteerableMap",
+    "TileBasis",
     "Upsample",
+    "affine",
     "convert",
     "expand_once",
     "export",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
+from pscnn._types import IntArray
 from pscnn.groups import Representation, direct_sum
 from pscnn.nn._check import check_input, check_types
 from pscnn.nn._field_type import FieldType
@@ -84,6 +85,12 @@ class GatedNonlinearity(ConstantsModule):
     def gain(self) -> float:
         """The gain before this layer that keeps the variance of a signal through it."""
         return fixed_point_gain(self, self.in_type.size)
+
+    @property
+    def gate_channels(self) -> IntArray:
+        """Which channels of the input are gates."""
+        period = self.in_type.size // self._copies
+        return np.asarray(period * np.arange(self._copies)[:, None] + self._arrays["gates"]).ravel()
 
     def forward(self, x: Tensor) -> Tensor:
         check_input("GatedNonlinearity", x, self.in_type.size, None)

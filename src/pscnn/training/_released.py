@@ -40,5 +40,5 @@ def regularization_with(switches: Collection[str], model: nn.Module, *, uniform_
 
 def logit_alignment(model: nn.Module) -> Tensor:
     """Σ max f − f(e), the maximum over the grid and the points near the identity."""
-    logits = [likelihood._logits() for likelihood in likelihoods(model).values()]
+    logits = [likelihood.logits() for likelihood in likelihoods(model).values()]
     return torch.stack([f.max() - f[-1] for f in logits]).sum()
