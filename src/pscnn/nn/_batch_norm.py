@@ -19,17 +19,7 @@ from pscnn.nn._field_type import FieldType
 
 
 class FieldStatistics(NamedTuple):
-    """What a batch x says of y = γ_f (x − T Tᵀm) / σ_f + T b = scale·x + shift, with the trivial directions T.
-
-    Attributes:
-        centre: Tᵀm.
-        variance: σ_f² of every field.
-        mean: m of every channel.
-        removed: T Tᵀm.
-        inverse: 1/σ_f, with eps.
-        scale: Of every channel.
-        shift: Of every channel.
-    """
+    """Of y = γ_f (x − T Tᵀm) / σ_f + T b = scale·x + shift: Tᵀm, σ_f², m, T Tᵀm, 1/σ_f, scale and shift."""
 
     centre: Tensor
     variance: Tensor
@@ -137,13 +127,7 @@ def _per_channel(values: Tensor, x: Tensor) -> Tensor:
 
 
 def affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """scale·x + shift per channel, in one pass: batch norm in eval mode with nothing to normalise.
-
-    Args:
-        x: (B, C, …).
-        scale: (C,).
-        shift: (C,).
-    """
+    """scale·x + shift per channel, in one pass: batch norm in eval mode with nothing to normalise."""
     if torch.compiler.is_compiling():
         return x * _per_channel(scale, x) + _per_channel(shift, x)
     zero = torch.zeros_like(scale)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
 from pscnn.likelihood import Likelihood
-from pscnn.nn._convert._values import pointwise_convolution, with_gates
+from pscnn.nn._conv import Conv2d, Conv3d
+from pscnn.nn._convert._values import with_gates
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._nonlinearity import check_irrep_basis
+
+
+def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood) -> nn.Module:
+    """A 1×1 convolution in the plane or in space."""
+    layer = Conv2d if in_type.group.dimension == 2 else Conv3d
+    return layer(in_type, out_type, 1, likelihood=likelihood)
 
 
 class OwnGates(ConstantsModule):

@@ -16,20 +16,14 @@ JOINS = ("add", "cat", "multiply")
 
 
 class Plan:
-    """The types of feature maps that follow from what comes after them.
-
-    Attributes:
-        input: The model's input.
-        final: The convolutions that make an output, with its type, or invariant features; None stands for scalars.
-        gated: The operations whose feature maps have gates.
-    """
+    """The types of feature maps that follow from what comes after them."""
 
     def __init__(self, source: Source, recipe: Recipe) -> None:
         self.source, self.recipe = source, recipe
         nodes = source.graph.nodes
         self.input = next((node for node in nodes if node.op == "placeholder" and node.users), None)
-        self.final: dict[fx.Node, FieldType | None] = {}
-        self.gated: set[fx.Node] = set()
+        self.final: dict[fx.Node, FieldType | None] = {}  # convolutions that make an output, or invariant features
+        self.gated: set[fx.Node] = set()  # feature maps with gates
         for value in [value for node in nodes if node.op == "output" for value in node.all_input_nodes]:
             for origin in self._origins(value, recipe.out_type, True) or ():
                 self.final[origin] = recipe.out_type

@@ -35,20 +35,12 @@ OUT_OF_PLACE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Source:
-    """A model as it was read.
-
-    Attributes:
-        model: The model.
-        graph: Its calls in training mode.
-        unsteady: The first call that is not the same in eval mode.
-        modules: The module that a node calls, or that does what its function does.
-        kinds: What kind of operation a node is.
-    """
+    """A model as it was read."""
 
     model: nn.Module
-    graph: fx.Graph
-    unsteady: fx.Node | None
-    modules: dict[fx.Node, nn.Module | None]
+    graph: fx.Graph  # in training mode
+    unsteady: fx.Node | None  # the first node that is not the same in eval mode
+    modules: dict[fx.Node, nn.Module | None]  # what a node calls, or what does the same as its function
     kinds: dict[fx.Node, Kind]
 
 

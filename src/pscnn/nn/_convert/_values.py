@@ -12,7 +12,6 @@ from torch import fx, nn
 from pscnn._errors import PscnnError
 from pscnn.groups import Group, Representation
 from pscnn.likelihood import Likelihood
-from pscnn.nn._conv import Conv2d, Conv3d
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import is_permuted
 from pscnn.nn._nonlinearity import GatedNonlinearity
@@ -59,23 +58,14 @@ Value = Map | Vector | None  # None is all that is not a feature: sizes, paramet
 
 
 class Kind(NamedTuple):
-    """A kind of operation.
-
-    Attributes:
-        name: Of the kind.
-        convert: Writes an operation on a feature map into the new graph; None if there is no counterpart.
-        modules: The modules of this kind.
-        operations: Names of functions and methods of this kind, besides those that stand for one of the modules.
-        channelwise: Whether it acts on all channels of a field alike: gates pass through it beside the features.
-        makes_fields: Whether the type of its output is free to choose.
-    """
+    """A kind of operation, and how it is written into the new graph; without ``convert`` there is no counterpart."""
 
     name: str
     convert: Callable[[Writer, fx.Node, Map], Value] | None = None
     modules: tuple[type[nn.Module], ...] = ()
-    operations: tuple[str, ...] = ()
-    channelwise: bool = False
-    makes_fields: bool = False
+    operations: tuple[str, ...] = ()  # functions and methods, besides those that stand for one of the modules
+    channelwise: bool = False  # it acts on all channels of a field alike: gates pass beside the features
+    makes_fields: bool = False  # the type of its output is free to choose
 
 
 @dataclass(frozen=True)
@@ -119,12 +109,6 @@ def allow_any_function(fields: FieldType) -> bool:
 
 def _is_scalar(rho: Representation) -> bool:
     return all(psi.is_trivial for psi in rho.irreps)
-
-
-def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood) -> nn.Module:
-    """A 1×1 convolution in the plane or in space."""
-    layer = Conv2d if in_type.group.dimension == 2 else Conv3d
-    return layer(in_type, out_type, 1, likelihood=likelihood)
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

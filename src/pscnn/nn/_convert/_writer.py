@@ -15,22 +15,13 @@ from pscnn.nn._convert._values import Map, NotConvertibleError, Recipe, Value
 
 
 class Writer:
-    """A new network that grows node by node.
-
-    Attributes:
-        source: The model.
-        recipe: What new layers are made of.
-        plan: Which convolutions make what.
-        values: What is known of the values of the model's nodes.
-        nodes: The nodes of the new graph, by those of the model.
-        done_before: Nonlinearities that are part of a layer before them.
-    """
+    """A new network that grows node by node."""
 
     def __init__(self, source: Source, recipe: Recipe) -> None:
         self.source, self.recipe, self.plan = source, recipe, Plan(source, recipe)
-        self.values: dict[fx.Node, Value] = {}
-        self.nodes: dict[fx.Node, fx.Node] = {}
-        self.done_before: set[fx.Node] = set()
+        self.values: dict[fx.Node, Value] = {}  # what is known of the model's
+        self.nodes: dict[fx.Node, fx.Node] = {}  # those of the new graph, by the model's
+        self.done_before: set[fx.Node] = set()  # nonlinearities that are part of a layer before them
         self.graph = fx.Graph()
         self.root = nn.Module()
         model = source.model
