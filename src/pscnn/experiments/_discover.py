@@ -21,7 +21,7 @@ from pscnn._regularization import likelihoods
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._store import Store
-from pscnn.nn import SteerableMap
+from pscnn.nn._steerable import SteerableMap
 from pscnn.training._config import EXPERIMENTS, ConfigError, OwnConfig, own_experiment
 
 DISCOVER_METHODS = ("scnn", "p-scnn", "cnn")
