@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -26,11 +26,23 @@ class ConstantsModule(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self._arrays: dict[str, AnyArray] = {}
+        self._lists: dict[str, list[str]] = {}
 
     def add_constant(self, name: str, array: AnyArray, like: Tensor) -> None:
         """Register ``array`` as buffer ``name``; floating-point arrays take the dtype and device of ``like``."""
         self._arrays[name] = array
         self.register_buffer(name, _tensor(array, like), persistent=False)
+
+    def add_constants(self, name: str, arrays: Iterable[AnyArray], like: Tensor) -> None:
+        """Register a list of arrays, or replace it; a list of modules would show in the names of the user's modules."""
+        self._lists[name] = []
+        for k, array in enumerate(arrays):
+            self._lists[name].append(f"{name}{k}")
+            self.add_constant(f"{name}{k}", array, like)
+
+    def constants(self, name: str) -> list[Tensor]:
+        """The buffers of a list of arrays; empty if there is none."""
+        return [getattr(self, own) for own in self._lists.get(name, ())]
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> ConstantsModule:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

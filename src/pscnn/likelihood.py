@@ -94,7 +94,6 @@ class Likelihood(ConstantsModule):
         like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
         for name in ("log_weights", "logit_matrix", "moment_matrix"):
             self.add_constant(name, constants[name], like)
-        self._grid_size = len(constants["log_weights"])
         self._sizes = [psi.size for psi in self.irreps if not psi.is_trivial]
         if alignment == "construction":
             self.add_constant("psd_matrix", _psd_projection(group, self.irreps), like)
@@ -133,13 +132,13 @@ class Likelihood(ConstantsModule):
             return self.psd_matrix @ torch.cat(blocks) if blocks else self.coefficients
         return self.coefficients if self.keep is None else self.embedding @ self.coefficients
 
-    def _logits(self) -> Tensor:
+    def logits(self) -> Tensor:
         """Logits at the nodes of the grid, then near the identity, the identity last."""
         with torch.autocast(self.coefficients.device.type, enabled=False):
             return (self.logit_matrix * self.logit_coefficients()).sum(1)  # not a matmul: never in TF32
 
     def _log_partition(self, logits: Tensor) -> Tensor:
-        return torch.logsumexp(logits[: self._grid_size] + self.log_weights, 0)
+        return torch.logsumexp(logits[: self.grid_size] + self.log_weights, 0)
 
     # -- the density ----------------------------------------------------------------------------------------------
 
@@ -151,7 +150,7 @@ class Likelihood(ConstantsModule):
             raise ValueError(f"log_density: not all given matrices are elements of {self.group.name}")
         with torch.autocast(self.coefficients.device.type, enabled=False):
             matrix = torch.as_tensor(_space(self.group, self.irreps)(elements)).to(self.coefficients)
-            out = matrix @ self.logit_coefficients() - self._log_partition(self._logits())
+            out = matrix @ self.logit_coefficients() - self._log_partition(self.logits())
         if self.support is None:
             return out
         outside = torch.tensor([not self.support.contains(h) for h in elements], device=out.device)
@@ -169,6 +168,11 @@ class Likelihood(ConstantsModule):
     def grid(self) -> tuple[Array, Array]:
         """Nodes and weights of the quadrature on which the density is normalised."""
         return _grid(self.group if self.support is None else self.support, self.bandlimit)
+
+    @property
+    def grid_size(self) -> int:
+        """The number of nodes of the grid."""
+        return len(self.log_weights)
 
     def flat_moments(self) -> Tensor:
         """The entries of all Λ_i = ∫ λ(h) ψ_i(h) dh, one after another, row by row."""
@@ -200,7 +204,7 @@ class Likelihood(ConstantsModule):
         base = self.group if self.support is None else self.support
         sample = _space(self.group, self.irreps)
         logits = self.logit_coefficients().double().cpu().numpy()
-        values = self._logits()[: self._grid_size]
+        values = self.logits()[: self.grid_size]
         here, best = self.group.identity, float((sample(self.group.identity[None]) @ logits)[0])
         if values.max().item() > best + 1e-6:
             here = self.grid()[0][int(values.argmax())]
@@ -244,7 +248,7 @@ class Likelihood(ConstantsModule):
 
     def alignment_error(self) -> Tensor:
         """Max λ − λ(e) over the grid and points near the identity: zero when the maximum is there (Eq. 13)."""
-        logits = self._logits()
+        logits = self.logits()
         density = torch.exp(logits - self._log_partition(logits))
         return density.max() - density[-1]
 
@@ -264,20 +268,20 @@ class Likelihood(ConstantsModule):
             return self._kl(reference, form)
 
     def _kl(self, reference: Likelihood | None, form: str) -> Tensor:
-        logits = self._logits()
+        logits = self.logits()
         log_z, masses = self._log_partition(logits), self.masses()
         if reference is None:
-            other_matrix, other = self.logit_matrix[: self._grid_size, :0], self.coefficients.new_zeros(0)
+            other_matrix, other = self.logit_matrix[: self.grid_size, :0], self.coefficients.new_zeros(0)
             other_log_z = torch.zeros_like(log_z)
         else:
             other = reference.logit_coefficients().detach()
-            other_log_z = reference._log_partition(reference._logits()).detach()
-            other_matrix = self.logit_matrix[: self._grid_size]
+            other_log_z = reference._log_partition(reference.logits()).detach()
+            other_matrix = self.logit_matrix[: self.grid_size]
             if reference.irreps != self.irreps:
                 other_matrix = torch.as_tensor(_space(self.group, reference.irreps)(self.grid()[0])).to(logits)
         if form == "grid":
-            return (masses * ((logits[: self._grid_size] - log_z) - (other_matrix @ other - other_log_z))).sum()
-        own = (masses[:, None] * self.logit_matrix[: self._grid_size]).sum(0) @ self.logit_coefficients()
+            return (masses * ((logits[: self.grid_size] - log_z) - (other_matrix @ other - other_log_z))).sum()
+        own = (masses[:, None] * self.logit_matrix[: self.grid_size]).sum(0) @ self.logit_coefficients()
         return own - log_z - (masses[:, None] * other_matrix).sum(0) @ other + other_log_z
 
     def entropy(self) -> Tensor:

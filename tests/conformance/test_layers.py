@@ -224,7 +224,7 @@ def test_eval_kernel_follows_its_parameters(name: str, group: Group) -> None:
     with torch.no_grad():
         first = layer(x)
         assert layer._cache is not None
-        assert layer._kernel_and_bias()[0] is layer._kernel_and_bias()[0]
+        assert layer.kernel_and_bias()[0] is layer.kernel_and_bias()[0]
         layer.weight.mul_(2)
         assert not torch.allclose(layer(x), first)
         layer.load_state_dict({k: v / 2 if k == "weight" else v for k, v in layer.state_dict().items()})

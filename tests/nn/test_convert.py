@@ -17,6 +17,7 @@ from torch import nn as tnn
 
 import pscnn
 from pscnn import FieldType, nn
+from pscnn._errors import PscnnError
 from pscnn.groups import O2, SO2, SO3, C, D, Group
 
 
@@ -335,6 +336,7 @@ class Unusual(tnn.Module):
 def test_everything_that_cannot_be_converted_is_named() -> None:
     with pytest.raises(ValueError, match="Unusual cannot be converted") as caught:
         nn.convert(Unusual(), O2())
+    assert isinstance(caught.value, PscnnError)
     lines = str(caught.value).splitlines()[1:]
     expected = [
         "- even (Conv2d): kernel size 4 has no centre; use 3 or 5",

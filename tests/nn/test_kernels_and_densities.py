@@ -67,6 +67,18 @@ def test_uniform_density_is_exactly_equivariant_on_the_grid(group: Group, expans
     pscnn.testing.assert_equivariant(layer, noise(fields, 5), grid_elements(group)[::3], 1e-10)
 
 
+@pytest.mark.parametrize("few", [True, False])
+def test_bases_can_be_replaced(expansion: str, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_steerable, "_few_operations", lambda weight: few)
+    fields = mixed_type(O2())
+    layer = nn.Conv2d(fields, fields, 3, likelihood=random_likelihood(O2(), 1)).eval()
+    assert sum(weight.numel() for weight in layer.tile_weights()) == layer.weight.numel()
+    with torch.no_grad():
+        before, bias = layer.kernel_and_bias()
+        layer.set_bases([2 * basis.matrix for basis in layer.bases()])
+        torch.testing.assert_close(layer.kernel_and_bias(), (2 * before, bias))
+
+
 def test_uniform_density_equals_no_density(group: Group) -> None:
     fields = irrep_type(group)
     learnt = convolution(fields, fields, 3, likelihood=Likelihood(group, 2, dtype=F64), dtype=F64)

@@ -335,7 +335,7 @@ def test_detached_statistics_change_nothing_else(nonlinearity: str) -> None:
 def one_by_one(layer: nn.SteerableMap) -> Iterator[tuple[int, Tensor]]:
     """Every weight between the first copies, with the kernel that it alone gives when no slot is silenced."""
     weights = layer.weight.detach().clone()
-    for k in range(layer._tiles[0].weights):
+    for k in range(layer.tile_weights()[0].shape[1]):
         with torch.no_grad():
             layer.weight.copy_(torch.nn.functional.one_hot(torch.tensor(k), len(weights)).to(weights))
             yield k, layer.expand(None)
@@ -367,7 +367,7 @@ def test_weights_follow_the_generalised_he_scheme(size: int) -> None:
         for out in irreps
         for inn in irreps[:3]
     }
-    assert layer._dense
+    assert len(layer.bases()) == 1
     for k, kernel in one_by_one(layer):
         row, column = (int(kernel.abs().sum(axes).argmax()) for axes in ((1, 2, 3), (0, 2, 3)))
         out, inn = span(irreps, row), span(irreps[:3], column)
@@ -411,13 +411,11 @@ def test_bases_that_are_expanded_irrep_by_irrep_are_scaled_alike(
     for limit in (2**20, 0):
         monkeypatch.setattr("pscnn.nn._steerable.DENSE_LIMIT", limit)
         layer = nn.Conv2d(fields(), fields(), 3, likelihood=Likelihood(O2(), 2) if density else None)
-        assert layer._dense == (limit > 0)
+        assert (len(layer.bases()) == 1) == (limit > 0)
         torch.nn.init.constant_(layer.weight, 1 / math.sqrt(layer.in_type.size * 9))
         rescale(layer)
-        parts = layer.weight.detach().split([t.out_copies * t.in_copies * t.weights for t in layer._tiles])
-        squares = [part.view(-1, t.weights).square().sum(0) for part, t in zip(parts, layer._tiles, strict=True)]
-        bases = [getattr(layer, f"basis{k}") for k in range(len(parts))]
-        powers.append(sum((s @ b.square().sum(1)).item() for s, b in zip(squares, bases, strict=True)))
+        parts = zip(layer.tile_weights(), layer.constants("basis"), strict=True)
+        powers.append(sum((w.square().sum(0) @ b.square().sum(1)).item() for w, b in parts))
     assert powers[0] == pytest.approx(powers[1], rel=1e-5)
 
 
@@ -431,7 +429,7 @@ def test_the_basis_switch_scales_all_convolutions_and_nothing_else() -> None:
         if name in convolutions:
             assert torch.equal(value.sign(), state[name].sign())  # the same draws
     for layer in theirs.modules():  # what a GPU uses: the basis times the harmonics
-        if isinstance(layer, nn.SteerableMap) and "sampled0" in layer._arrays:
+        if isinstance(layer, nn.SteerableMap) and layer.constants("sampled"):
             blocks = layer.basis0.view(len(layer.basis0), -1, len(layer.harmonics))
             torch.testing.assert_close((blocks @ layer.harmonics).flatten(1), layer.sampled0)
 

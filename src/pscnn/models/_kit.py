@@ -48,7 +48,7 @@ class ResidualPathway(tnn.Module):
         return self.equivariant.convolve(x, *self._kernel_and_bias())
 
     def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
-        kernel, own = self.equivariant._kernel_and_bias()  # not kernel(): it may have been expanded before
+        kernel, own = self.equivariant.kernel_and_bias()  # not kernel(): it may have been expanded before
         biases = [b for b in (own, self.free.bias) if b is not None]
         return kernel + self.free.weight, sum(biases[1:], biases[0]) if biases else None
 

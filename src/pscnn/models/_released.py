@@ -17,11 +17,9 @@ from torch import nn as tnn
 from pscnn._memo import memo
 from pscnn._types import Array, IntArray
 from pscnn.groups import MIRROR, FunctionSpace, Group, Irrep, PlanarGroup, rotation
-from pscnn.kernels import SlotBasis, SteerableBasis, rings
+from pscnn.kernels import SlotBasis, rings
 from pscnn.likelihood import ALIGNMENT_SAMPLES, Likelihood
-from pscnn.nn import BatchNorm, FieldType, GatedBatchNorm, GatedNonlinearity, SteerableMap
-from pscnn.nn._bases import dense_basis, kinds, row_basis
-from pscnn.nn._batch_norm import _affine, field_statistics
+from pscnn.nn import BatchNorm, FieldType, GatedBatchNorm, GatedNonlinearity, SteerableMap, affine
 
 RIDGE = 1e-8
 """Added to the squares of the least-squares fit."""
@@ -76,7 +74,6 @@ class CoarseLikelihood(Likelihood):
         super().__init__(group, bandlimit, alignment=alignment)
         for name, array in _coarse_constants(group, bandlimit).items():
             self.add_constant(name, array, self.coefficients)
-        self._grid_size = len(self.log_weights)
 
     def grid(self) -> tuple[Array, Array]:
         """The nodes, with equal weights."""
@@ -127,13 +124,12 @@ class DetachedBatchNorm(BatchNorm):
             return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):
             full = x if x.dtype in (torch.float32, torch.float64) else x.float()
-            weight, bias, field_of, average, trivial, eps = self.ingredients(full)
+            weight, bias, _, average, trivial, _ = self.ingredients(full)
             with torch.no_grad():
-                found = field_statistics(full, weight, bias, field_of, average, trivial, eps)
-                centre, variance, _, removed, inverse, *_ = found
-            scale = ((average > 0) * (weight * inverse)[:, None]).sum(0)  # of each channel, from its field
-            y = _affine(full, scale, torch.addcmul(trivial @ bias, removed, scale, value=-1))
-            self.update(centre, variance, x.numel() // x.shape[1])
+                found = self.statistics(full)
+            scale = ((average > 0) * (weight * found.inverse)[:, None]).sum(0)  # of each channel, from its field
+            y = affine(full, scale, torch.addcmul(trivial @ bias, found.removed, scale, value=-1))
+            self.update(found.centre, found.variance, x.numel() // x.shape[1])
             return y.to(x.dtype)
 
 
@@ -149,8 +145,7 @@ class ThresholdGate(GatedNonlinearity):
 
     def __init__(self, out_type: FieldType) -> None:
         super().__init__(out_type)
-        period = self.in_type.size // self._copies
-        channels = (period * np.arange(self._copies)[:, None] + self._arrays["gates"]).ravel()
+        channels = self.gate_channels
         self.threshold = tnn.Parameter(torch.randn(len(channels)))
         self.add_constant("places", np.eye(self.in_type.size)[:, channels], self.threshold)
 
@@ -170,8 +165,9 @@ class NormThenGate(GatedBatchNorm):
         if detached:
             self.norm = DetachedBatchNorm(self.in_type)
 
-    def _in_one_pass(self, x: Tensor) -> bool:
-        return False
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, then gate."""
+        return self.gate(self.norm(x))
 
 
 # -- basis --------------------------------------------------------------------------------------------------------
@@ -196,40 +192,28 @@ def rescale(layer: SteerableMap) -> None:
     irreps, which do not change how kernels are distributed. For C(N), D(N) and SO(2) it is so only approximately: the
     released code has duplicates of weights there, which do not enlarge the space of kernels but do enlarge m_lJ.
     """
-    out, inn = layer.out_type.layout, layer.in_type.layout
-    group, points = layer.in_type.group, layer.harmonics.shape[1]
-    steerable = SteerableBasis(group, layer._spatial[0] if layer._spatial else None)
-    moments = (group.trivial,) if layer.likelihood is None else layer.likelihood.irreps
-    common = out.composite, inn.composite, steerable, moments
-    found: list[tuple[tuple[Irrep, ...], Array, SlotBasis]]
-    if layer._dense:
-        found = [(out.composite.irreps, *dense_basis(*common))]
-    else:
-        found = [((psi,), *row_basis(psi, *common)) for psi in kinds(out.composite)]
-    harmonic = np.ones(steerable.size)
-    if layer.likelihood is not None and layer._spatial:  # ours have a factor √2 in front of cos and sin
-        harmonic = np.concatenate([[1.0] + 2 * r.frequency * [np.sqrt(0.5)] for r in rings(layer._spatial[0], 2)])
-    start = 0
-    for k, (tile, (irreps, matrix, basis)) in enumerate(zip(layer._tiles, found, strict=True)):
-        if not tile.weights:
+    (harmonics, points), fields = layer.harmonics.shape, layer.in_type
+    harmonic = np.ones(harmonics)
+    if layer.likelihood is not None and layer.kernel_size is not None:  # ours have a factor √2 in front of cos and sin
+        harmonic = np.concatenate([[1.0] + 2 * r.frequency * [np.sqrt(0.5)] for r in rings(layer.kernel_size, 2)])
+    matrices = []
+    for (irreps, _, matrix, slots), weight in zip(layer.bases(), layer.tile_weights(), strict=True):
+        if not len(matrix):
+            matrices.append(matrix)
             continue
         if layer.likelihood is None:
-            wanted = np.linalg.norm(basis.flat, axis=1)
+            wanted = np.linalg.norm(slots.flat, axis=1)
         else:
-            d_i = np.concatenate([np.full(psi.size * count, psi.size) for psi, count in basis.segments])
-            wanted = np.array([psi.size for psi in irreps])[basis.out_index] * np.sqrt(d_i)
+            d_i = np.concatenate([np.full(psi.size * count, psi.size) for psi, count in slots.segments])
+            wanted = np.array([psi.size for psi in irreps])[slots.out_index] * np.sqrt(d_i)
         # A row is an orthonormal one times its scale, also after an (orthogonal) change of basis.
         factors = wanted / np.linalg.norm(matrix, axis=1)
-        blocks = matrix.reshape(len(matrix), -1, len(harmonic)) * (factors[:, None, None] * harmonic)
-        layer.add_constant(f"basis{k}", blocks.reshape(matrix.shape), layer.weight)
-        if f"sampled{k}" in layer._arrays:
-            sampled = (blocks @ layer._arrays["harmonics"]).reshape(len(matrix), -1)
-            layer.add_constant(f"sampled{k}", sampled, layer.weight)
-        deviations = _he(basis.out_index, _sources(basis, inn.composite.irreps), inn.copies)
-        count = tile.out_copies * tile.in_copies * tile.weights
-        ratio = deviations * np.sqrt(layer.in_type.size * points) / layer.gain  # ours are gain / √fan_in
-        layer.weight[start : start + count].view(-1, tile.weights).mul_(torch.as_tensor(ratio).to(layer.weight))
-        start += count
+        blocks = matrix.reshape(len(matrix), -1, harmonics) * (factors[:, None, None] * harmonic)
+        matrices.append(blocks.reshape(matrix.shape))
+        deviations = _he(slots.out_index, _sources(slots, fields.layout.composite.irreps), fields.layout.copies)
+        ratio = deviations * np.sqrt(fields.size * points) / layer.gain  # ours are gain / √fan_in
+        weight.mul_(torch.as_tensor(ratio).to(weight))
+    layer.set_bases(matrices)
 
 
 def _sources(basis: SlotBasis, in_irreps: tuple[Irrep, ...]) -> IntArray:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pscnn.nn._bases import dense_basis, kinds, row_basis
-from pscnn.nn._batch_norm import BatchNorm, field_statistics
+from pscnn.nn._bases import TileBasis
+from pscnn.nn._batch_norm import BatchNorm, FieldStatistics, affine
 from pscnn.nn._conv import Conv2d, Conv3d, Linear
 from pscnn.nn._convert import convert
 from pscnn.nn._export import export
@@ -23,6 +23,7 @@ __all__ = [
     "Conv3d",
     "DiskMask",
     "FieldDropout",
+    "FieldStatistics",
     "FieldType",
     "FourierPointwise",
     "GatedBatchNorm",
@@ -32,13 +33,11 @@ __all__ = [
     "QuotientFourierPointwise",
     "Restriction",
     "SteerableMap",
+    "TileBasis",
     "Upsample",
+    "affine",
     "convert",
     "convolve",
-    "dense_basis",
     "expand_once",
     "export",
-    "field_statistics",
-    "kinds",
-    "row_basis",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,22 @@ from pscnn._memo import memo
 from pscnn._types import Array, IntArray
 from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SlotBasis, SteerableBasis, slot_basis, slots
+
+
+class TileBasis(NamedTuple):
+    """The basis kernels of a tile, a part of a layer's kernel.
+
+    Attributes:
+        irreps: Irreps of the output that the tile feeds.
+        copies: How often the output's composite has them.
+        matrix: Coefficients of each kernel, scaled and with the changes of basis, (weights, d_out·d_in·harmonics).
+        slots: What the matrix was made from.
+    """
+
+    irreps: tuple[Irrep, ...]
+    copies: int
+    matrix: Array
+    slots: SlotBasis
 
 
 def kinds(composite: DirectSum) -> dict[Irrep, int]:
@@ -95,13 +112,26 @@ def dense_basis(
     return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
 
 
+def tile_bases(
+    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...], dense: bool
+) -> list[TileBasis]:
+    """One dense basis, or one for each kind of output irrep."""
+    if dense:
+        return [TileBasis(out.irreps, 1, *dense_basis(out, inn, steerable, moments))]
+    return [TileBasis((psi,), n, *row_basis(psi, out, inn, steerable, moments)) for psi, n in kinds(out).items()]
+
+
+def at_points(matrix: Array, harmonics: Array) -> Array:
+    """A basis at the points of the kernel, (weights, d_out·d_in·points), from (weights, d_out·d_in·harmonics)."""
+    pairs = matrix.shape[1] // len(harmonics)
+    blocks = matrix.reshape(len(matrix), pairs, len(harmonics))
+    return (blocks @ harmonics).reshape(len(matrix), pairs * harmonics.shape[1])
+
+
 @memo
 def sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> Array:
-    """The dense basis at the points of the kernel, shape (weights, d_out·d_in·points)."""
-    matrix, _ = dense_basis(out, inn, steerable, moments)
-    harmonics = steerable.sample()
-    blocks = matrix.reshape(len(matrix), out.size * inn.size, len(harmonics))
-    return (blocks @ harmonics).reshape(len(matrix), out.size * inn.size * harmonics.shape[1])
+    """The dense basis at the points of the kernel."""
+    return at_points(dense_basis(out, inn, steerable, moments)[0], steerable.sample())
 
 
 @memo

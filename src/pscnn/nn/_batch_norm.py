@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,18 @@ from pscnn._types import Array, IntArray
 from pscnn.groups import Representation
 from pscnn.nn._check import check_input, check_types
 from pscnn.nn._field_type import FieldType
+
+
+class FieldStatistics(NamedTuple):
+    """Of y = γ_f (x − T Tᵀm) / σ_f + T b = scale·x + shift: Tᵀm, σ_f², m, T Tᵀm, 1/σ_f, scale and shift."""
+
+    centre: Tensor
+    variance: Tensor
+    mean: Tensor
+    removed: Tensor
+    inverse: Tensor
+    scale: Tensor
+    shift: Tensor
 
 
 class BatchNorm(ConstantsModule):
@@ -76,6 +88,10 @@ class BatchNorm(ConstantsModule):
             self.update(centre, variance, x.numel() // x.shape[1])
             return y.to(x.dtype)
 
+    def statistics(self, x: Tensor) -> FieldStatistics:
+        """What a batch in single or double precision says."""
+        return field_statistics(x, *self.ingredients(x))
+
     def ingredients(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
         """What ``field_statistics`` needs, in the precision of x."""
         weight, bias, average, trivial = (t.to(x.dtype) for t in (self.weight, self.bias, self.average, self.trivial))
@@ -110,7 +126,7 @@ def _per_channel(values: Tensor, x: Tensor) -> Tensor:
     return values.view(-1, *[1] * (x.ndim - 2))
 
 
-def _affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+def affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """scale·x + shift per channel, in one pass: batch norm in eval mode with nothing to normalise."""
     if torch.compiler.is_compiling():
         return x * _per_channel(scale, x) + _per_channel(shift, x)
@@ -123,8 +139,8 @@ def _affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 def field_statistics(
     x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, average: Tensor, trivial: Tensor, eps: float
-) -> tuple[Tensor, ...]:
-    """Of y = γ_f (x − T Tᵀm) / σ_f + T b = scale·x + shift: Tᵀm, σ_f², m, T Tᵀm, 1/σ_f, scale and shift."""
+) -> FieldStatistics:
+    """The statistics of a batch."""
     variance, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
     centre = mean @ trivial  # the part of the mean that lies along trivial irreps
     removed = trivial @ centre
@@ -133,27 +149,19 @@ def field_statistics(
     inverse = (field_variance + eps).rsqrt()
     scale = (weight * inverse).index_select(0, field_of)
     shift = torch.addcmul(trivial @ bias, removed, scale, value=-1)
-    return centre, field_variance, mean, removed, inverse, scale, shift
+    return FieldStatistics(centre, field_variance, mean, removed, inverse, scale, shift)
 
 
 def field_gradients(
-    sums: Tensor,
-    dots: Tensor,
-    count: int,
-    field_of: Tensor,
-    field_size: Tensor,
-    average: Tensor,
-    trivial: Tensor,
-    mean: Tensor,
-    removed: Tensor,
-    inverse: Tensor,
+    sums: Tensor, dots: Tensor, count: int, constants: list[Tensor], mean: Tensor, removed: Tensor, inverse: Tensor,
     scale: Tensor,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, ...]:  # fmt: skip
     """What the gradient g of y becomes: dx = g·scale + x·slope + offset, and the gradients of weight and bias.
 
     Autograd would make a dozen passes over the feature map to differentiate the statistics; all of them fold into two
     vectors per channel, which follow from Σ g and Σ g(x − m).
     """
+    field_of, field_size, average, trivial = constants
     with torch.autocast(sums.device.type, enabled=False):  # compiled code runs this under the forward pass's autocast
         excess = mean - removed
         d_scale = (average @ torch.addcmul(dots, excess, sums)) * inverse  # of a field's γ, per channel
@@ -177,14 +185,16 @@ class _FieldNorm(torch.autograd.Function):
         eps: float,
         field_size: Tensor,
     ) -> tuple[Tensor, ...]:
-        *statistics, shift = field_statistics(x, weight, bias, field_of, average, trivial, eps)
-        return _affine(x, statistics[-1], shift), *statistics
+        found = field_statistics(x, weight, bias, field_of, average, trivial, eps)
+        return affine(x, found.scale, found.shift), *found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, _, _, field_of, average, trivial, _, field_size = inputs
-        ctx.save_for_backward(x, field_of, field_size, average, trivial, *output[3:])
-        ctx.mark_non_differentiable(*output[1:])
+        found = FieldStatistics(*output[1:])
+        statistics = found.mean, found.removed, found.inverse, found.scale
+        ctx.save_for_backward(x, field_of, field_size, average, trivial, *statistics)
+        ctx.mark_non_differentiable(*found)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
@@ -195,8 +205,7 @@ class _FieldNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, *rest = ctx.saved_tensors
-        mean, scale = rest[4], rest[7]
+        x, *constants, mean, removed, inverse, scale = ctx.saved_tensors
         if torch.compiler.is_compiling():
             axes = [0, *range(2, x.ndim)]
             dx = gradients[0] * _per_channel(scale, x)
@@ -208,8 +217,10 @@ class _FieldNorm(torch.autograd.Function):
             dx, dots, sums = torch.ops.aten.native_batch_norm_backward(
                 gradients[0].contiguous(), x, scale, mean, torch.zeros_like(mean), None, None, False, 1.0, [True] * 3
             )
-        slope, offset, d_weight, d_bias = field_gradients(sums, dots, x.numel() // x.shape[1], *rest)
-        return dx + _affine(x, slope, offset), d_weight, d_bias, None, None, None, None, None
+        slope, offset, d_weight, d_bias = field_gradients(
+            sums, dots, x.numel() // x.shape[1], constants, mean, removed, inverse, scale
+        )
+        return dx + affine(x, slope, offset), d_weight, d_bias, None, None, None, None, None
 
 
 @memo

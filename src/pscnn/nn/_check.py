@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 from torch.fx import Proxy
 
-if TYPE_CHECKING:
-    from pscnn.nn._field_type import FieldType
+from pscnn.nn._field_type import FieldType
 
 
 def check_types(layer: str, in_type: FieldType, out_type: FieldType | None = None) -> None:
     """Raise unless the arguments are field types over one group."""
-    from pscnn.nn._field_type import FieldType
-
     for name, given in (("in_type", in_type), ("out_type", in_type if out_type is None else out_type)):
         if not isinstance(given, FieldType):
             raise TypeError(f"{layer}: {name} must be a pscnn.FieldType, got {given!r}")

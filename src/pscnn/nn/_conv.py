@@ -19,6 +19,7 @@ PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 
 class _Conv(SteerableMap):
     dimension: int
+    kernel_size: int
 
     def __init__(
         self,
@@ -55,12 +56,12 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: padding must be 0 or more, 'same' or 'valid', got {padding!r}")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
-        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(type(self).__name__, x, self.in_type.size, self.dimension)
-        return self.convolve(x, *self._kernel_and_bias())
+        return self.convolve(x, *self.kernel_and_bias())
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""
@@ -170,7 +171,7 @@ class Linear(SteerableMap):
 
     def forward(self, x: Tensor) -> Tensor:
         check_input("Linear", x, self.in_type.size, 0)
-        return F.linear(x, *self._kernel_and_bias())
+        return F.linear(x, *self.kernel_and_bias())
 
     def plain(self) -> nn.Module:
         """The same map as a ``torch.nn.Linear``."""

@@ -61,7 +61,7 @@ class FourierPointwise(ConstantsModule):
         fits = (
             (rho.subgroup is not None) == self._quotient
             if isinstance(rho, FunctionSpace)
-            else _is_permuted(rho) and not self._quotient
+            else is_permuted(rho) and not self._quotient
         )
         if not fits:
             wanted = "H.functions(L, K)" if self._quotient else "H.functions(L), or H.regular for finite groups"
@@ -122,7 +122,7 @@ def _transforms(space: FunctionSpace, degree: int) -> tuple[Array, Array]:
     return matrix / scale, (matrix * weights[:, None]).T * scale
 
 
-def _is_permuted(rho: Representation) -> bool:
+def is_permuted(rho: Representation) -> bool:
     """Whether every element permutes the channels, so that any pointwise function commutes with it."""
     if rho.group.order is None:
         return False

@@ -13,7 +13,7 @@ from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import AnyArray
 from pscnn.groups import Representation
-from pscnn.nn._batch_norm import BatchNorm, field_gradients, field_statistics
+from pscnn.nn._batch_norm import BatchNorm, FieldStatistics, field_gradients, field_statistics
 from pscnn.nn._fast import channels_last, compiled
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._nonlinearity import GatedNonlinearity
@@ -121,22 +121,25 @@ class _NormGate(torch.autograd.Function):
         eps: float, field_size: Tensor, gate_of: Tensor, members: Tensor, gates: int, copies: int,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         found = field_statistics(x.float(), weight, bias, field_of, average, trivial, eps)
-        return norm_gate(x, gate_of, members, *found[5:], gates, copies), *found
+        return norm_gate(x, gate_of, members, found.scale, found.shift, gates, copies), *found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, _, _, field_of, average, trivial, _, field_size, gate_of, members, *ctx.numbers = inputs
-        ctx.save_for_backward(x, gate_of, members, output[7], field_of, field_size, average, trivial, *output[3:7])
-        ctx.mark_non_differentiable(*output[1:])
+        found = FieldStatistics(*output[1:])
+        statistics = found.mean, found.removed, found.inverse, found.scale
+        ctx.save_for_backward(x, gate_of, members, found.shift, field_of, field_size, average, trivial, *statistics)
+        ctx.mark_non_differentiable(*found)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, gate_of, members, shift, *rest = ctx.saved_tensors
-        mean, scale = rest[4], rest[7]
+        x, gate_of, members, shift, *constants, mean, removed, inverse, scale = ctx.saved_tensors
         common = x, channels_last(gradients[0]), gate_of, members, scale, shift
         sums = norm_gate_sums(*common, mean, *ctx.numbers)
-        slope, offset, d_weight, d_bias = field_gradients(sums[0], sums[1], x.numel() // x.shape[1], *rest)
+        slope, offset, d_weight, d_bias = field_gradients(
+            sums[0], sums[1], x.numel() // x.shape[1], constants, mean, removed, inverse, scale
+        )
         dx = norm_gate_backward(*common, slope, offset, *ctx.numbers)
         return dx, d_weight, d_bias, *[None] * 9
 

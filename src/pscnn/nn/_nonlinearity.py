@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
+from pscnn._types import IntArray
 from pscnn.groups import Representation, direct_sum
 from pscnn.nn._check import check_input, check_types
 from pscnn.nn._field_type import FieldType
@@ -21,7 +22,7 @@ def _period(fields: FieldType) -> tuple[int, tuple[Representation, ...]]:
     return copies, fields.representations[: len(fields.representations) // copies]
 
 
-def _check_irrep_basis(layer: str, fields: FieldType) -> None:
+def check_irrep_basis(layer: str, fields: FieldType) -> None:
     for rho in fields.representations:
         if rho.change_of_basis is not None:
             raise ValueError(
@@ -57,7 +58,7 @@ class GatedNonlinearity(ConstantsModule):
     def __init__(self, out_type: FieldType) -> None:
         super().__init__()
         check_types("GatedNonlinearity", out_type)
-        _check_irrep_basis("GatedNonlinearity", out_type)
+        check_irrep_basis("GatedNonlinearity", out_type)
         trivial = out_type.group.trivial
         gated = {rho: direct_sum([trivial] * len(rho.irreps) + [rho]) for rho in set(out_type.representations)}
         self.out_type = out_type
@@ -84,6 +85,12 @@ class GatedNonlinearity(ConstantsModule):
     def gain(self) -> float:
         """The gain before this layer that keeps the variance of a signal through it."""
         return fixed_point_gain(self, self.in_type.size)
+
+    @property
+    def gate_channels(self) -> IntArray:
+        """Which channels of the input are gates."""
+        period = self.in_type.size // self._copies
+        return np.asarray(period * np.arange(self._copies)[:, None] + self._arrays["gates"]).ravel()
 
     def forward(self, x: Tensor) -> Tensor:
         check_input("GatedNonlinearity", x, self.in_type.size, None)
@@ -143,7 +150,7 @@ class NormNonlinearity(ConstantsModule):
     ) -> None:
         super().__init__()
         check_types("NormNonlinearity", in_type)
-        _check_irrep_basis("NormNonlinearity", in_type)
+        check_irrep_basis("NormNonlinearity", in_type)
         self.in_type = self.out_type = in_type
         self._copies, fields = _period(in_type)
         sizes = [psi.size for rho in fields for psi in rho.irreps]

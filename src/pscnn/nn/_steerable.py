@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,35 +13,25 @@ from torch import Tensor, nn
 
 from pscnn._constants import ConstantsModule
 from pscnn._types import Array
-from pscnn.groups import Irrep
+from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.likelihood import Likelihood
 from pscnn.nn._bases import (
-    dense_basis,
+    TileBasis,
+    at_points,
     entries,
-    kinds,
-    row_basis,
     sampled_basis,
     slot_matrix,
     sorted_channels,
+    tile_bases,
     trivial_rows,
 )
 from pscnn.nn._check import check_types
+from pscnn.nn._expansion import Expansion, Tile, multiply
 from pscnn.nn._field_type import FieldType
 
 DENSE_LIMIT = 2**20
 """Largest number of entries of a basis that is expanded in one product; larger ones go irrep by irrep of the output."""
-
-
-class _Tile(NamedTuple):
-    """A block of the kernel: ``out_copies`` × ``in_copies`` repetitions of one slot basis."""
-
-    out_copies: int
-    in_copies: int
-    d_out: int
-    d_in: int
-    weights: int
-    segments: tuple[tuple[int, int, int], ...]  # (index of the irrep i among the moments, its size, its slots)
 
 
 class SteerableMap(ConstantsModule):
@@ -89,11 +79,10 @@ class SteerableMap(ConstantsModule):
                 f"{name}: the likelihood is in {likelihood.coefficients.dtype}, the layer in {like.dtype}; "
                 "build both with one dtype"
             )
-        steerable = SteerableBasis(in_type.group, kernel_size)
-        moments = (in_type.group.trivial,) if likelihood is None else likelihood.irreps
+        self.kernel_size = kernel_size
         self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
-        self._build(steerable, moments, like)
-        count = sum(t.out_copies * t.in_copies * t.weights for t in self._tiles)
+        self._build(like)
+        count = sum(tile.copies * tile.weights for tile in self._tiles)
         self.weight = nn.Parameter(torch.empty(count, dtype=like.dtype, device=like.device))
         self._build_bias(bias, like)
         self._cache: tuple[Any, Tensor, Tensor | None] | None = None
@@ -102,36 +91,41 @@ class SteerableMap(ConstantsModule):
 
     # -- construction ---------------------------------------------------------------------------------------------
 
-    def _build(self, steerable: SteerableBasis, moments: tuple[Irrep, ...], like: Tensor) -> None:
-        out, inn = self.out_type.layout, self.in_type.layout
-        positions = {psi: k for k, psi in enumerate(moments)}
-
+    def _build(self, like: Tensor) -> None:
+        ingredients = self._ingredients()
+        out, inn, steerable, moments = ingredients
+        out_copies, in_copies = self.out_type.layout.copies, self.in_type.layout.copies
         self.add_constant("harmonics", steerable.sample(), like)
-        self._dense = entries(out.composite, inn.composite, steerable, moments) <= DENSE_LIMIT
-        if self._dense:
-            found = [(out.copies, out.composite.size, *dense_basis(out.composite, inn.composite, steerable, moments))]
-        else:
-            found = [
-                (out.copies * n, a.size, *row_basis(a, out.composite, inn.composite, steerable, moments))
-                for a, n in kinds(out.composite).items()
-            ]
-            self.add_constant("out_sorted", sorted_channels(out.composite, out.copies), like)
-            if out.composite.change_of_basis is not None:
-                self.add_constant("out_basis", out.composite.change_of_basis, like)
+        self._dense = entries(*ingredients) <= DENSE_LIMIT
+        if not self._dense:
+            self.add_constant("out_sorted", sorted_channels(out, out_copies), like)
+            if out.change_of_basis is not None:
+                self.add_constant("out_basis", out.change_of_basis, like)
+        positions = {psi: k for k, psi in enumerate(moments)}
+        bases = self.bases()
         self._tiles = []
-        for k, (copies, size, matrix, basis) in enumerate(found):
-            segments = tuple((positions[psi], psi.size, count) for psi, count in basis.segments)
-            self._tiles.append(_Tile(copies, inn.copies, size, inn.composite.size, len(matrix), segments))
-            self.add_constant(f"basis{k}", matrix, like)
-            if self.likelihood is not None:
-                places, which = slot_matrix(basis.segments, moments)
-                self.add_constant(f"slot_places{k}", places, like)
-                self.add_constant(f"slot_moments{k}", which, like)
-        if self._dense and len(matrix) * size * inn.composite.size * self.harmonics.shape[1] <= 4 * DENSE_LIMIT:
-            self.add_constant("sampled0", sampled_basis(out.composite, inn.composite, steerable, moments), like)
-        for side, layout in (("out", out), ("in", inn)):
+        for irreps, copies, matrix, slots in bases:
+            segments = tuple((positions[psi], psi.size, count) for psi, count in slots.segments)
+            size = sum(psi.size for psi in irreps)
+            self._tiles.append(Tile(out_copies * copies, in_copies, size, inn.size, len(matrix), segments))
+        self.add_constants("basis", [basis.matrix for basis in bases], like)
+        if self.likelihood is not None:
+            places, which = zip(*(slot_matrix(basis.slots.segments, moments) for basis in bases), strict=True)
+            self.add_constants("slot_places", places, like)
+            self.add_constants("slot_moments", which, like)
+        points = self.harmonics.shape[1]
+        if self._dense and len(bases[0].matrix) * out.size * inn.size * points <= 4 * DENSE_LIMIT:
+            self.add_constants("sampled", [sampled_basis(*ingredients)], like)
+        for side, layout in (("out", self.out_type.layout), ("in", self.in_type.layout)):
             if layout.order is not None:
                 self.add_constant(f"{side}_order", layout.order, like)
+
+    def _ingredients(self) -> tuple[DirectSum, DirectSum, SteerableBasis, tuple[Irrep, ...]]:
+        """What the basis follows from: both composites, the harmonics, and the irreps of the moments."""
+        group = self.in_type.group
+        moments = (group.trivial,) if self.likelihood is None else self.likelihood.irreps
+        steerable = SteerableBasis(group, self.kernel_size)
+        return self.out_type.layout.composite, self.in_type.layout.composite, steerable, moments
 
     def _build_bias(self, bias: bool, like: Tensor) -> None:
         out = self.out_type.layout
@@ -154,6 +148,33 @@ class SteerableMap(ConstantsModule):
             if self.bias is not None:
                 self.bias.zero_()
 
+    # -- tiles, in whose bases the weights are coordinates ---------------------------------------------------------
+
+    def bases(self) -> list[TileBasis]:
+        """The basis kernels of every tile with which the layer was built, in float64."""
+        return tile_bases(*self._ingredients(), self._dense)
+
+    def set_bases(self, matrices: Sequence[Array]) -> None:
+        """Use other basis kernels.
+
+        Args:
+            matrices: For every tile, in place of ``bases()[k].matrix`` and of the same shape.
+        """
+        self.add_constants("basis", matrices, self.weight)
+        if self.constants("sampled"):
+            points = [at_points(matrix, self._arrays["harmonics"]) for matrix in matrices]
+            self.add_constants("sampled", points, self.weight)
+        self._cache = None
+
+    def tile_weights(self) -> list[Tensor]:
+        """The weights of every tile, (copies, weights), as views."""
+        out, start = [], 0
+        for tile in self._tiles:
+            stop = start + tile.copies * tile.weights
+            out.append(self.weight[start:stop].view(tile.copies, tile.weights))
+            start = stop
+        return out
+
     # -- expansion ------------------------------------------------------------------------------------------------
 
     def kernel(self) -> Tensor:
@@ -164,10 +185,10 @@ class SteerableMap(ConstantsModule):
             if torch.compiler.is_compiling() or not _few_operations(self.weight):
                 return self.expand(self.likelihood.moment_list())
             moments = self.likelihood.flat_moments()
+            places, which = self.constants("slot_places"), self.constants("slot_moments")
 
             def product(k: int, weight: Tensor, basis: Tensor) -> Tensor:
-                constants = (getattr(self, f"slot_{name}{k}") for name in ("places", "moments"))
-                return _Expansion.apply(weight, moments, basis, *constants)[0]  # type: ignore[no-untyped-call]
+                return Expansion.apply(weight, moments, basis, places[k], which[k])[0]  # type: ignore[no-untyped-call]
 
             return self._assemble(product)
 
@@ -179,22 +200,16 @@ class SteerableMap(ConstantsModule):
 
         def product(k: int, weight: Tensor, basis: Tensor) -> Tensor:
             segments = self._tiles[k].segments
-            return (_multiply(weight, segments, moments) if moments is not None and segments else weight) @ basis
+            return (multiply(weight, segments, moments) if moments is not None and segments else weight) @ basis
 
         return self._assemble(product, harmonics)
 
     def _assemble(self, product: Callable[[int, Tensor, Tensor], Tensor], harmonics: Tensor | None = None) -> Tensor:
         """The kernel from the products of every tile's weights, moments and basis."""
         # Basis times harmonics: one product instead of two smaller ones.
-        sampled = harmonics is None and "sampled0" in self._arrays and _few_operations(self.weight)
-        rows, start = [], 0
-        for k, tile in enumerate(self._tiles):
-            copies = tile.out_copies * tile.in_copies
-            weight = self.weight[start : start + copies * tile.weights].view(copies, tile.weights)
-            start += copies * tile.weights
-            rows.append(
-                self._joined(product(k, weight, getattr(self, f"{'sampled' if sampled else 'basis'}{k}")), tile)
-            )
+        sampled = self.constants("sampled") if harmonics is None and _few_operations(self.weight) else []
+        parts = zip(self._tiles, self.tile_weights(), sampled or self.constants("basis"), strict=True)
+        rows = [tile.joined(product(k, weight, basis)) for k, (tile, weight, basis) in enumerate(parts)]
         out = torch.cat(rows) if len(rows) > 1 else rows[0]
         if not self._dense:
             out = out.index_select(0, self.out_sorted)
@@ -204,12 +219,6 @@ class SteerableMap(ConstantsModule):
         if not sampled:
             out = out @ (self.harmonics if harmonics is None else harmonics)
         return self._ordered(out)
-
-    @staticmethod
-    def _joined(block: Tensor, tile: _Tile) -> Tensor:
-        """From (copies, d_out·d_in·points) to (channels out, channels in, points)."""
-        block = block.view(tile.out_copies, tile.in_copies, tile.d_out, tile.d_in, -1).transpose(1, 2)
-        return block.reshape(tile.out_copies * tile.d_out, tile.in_copies * tile.d_in, -1)
 
     def _ordered(self, out: Tensor) -> Tensor:
         """From copies of composites to the order of the fields, with the kernel's axes."""
@@ -224,10 +233,9 @@ class SteerableMap(ConstantsModule):
 
         Exact, without interpolation: K is known at every point, not only on the grid.
         """
-        size = self._spatial[0] if self._spatial else None
-        steerable = SteerableBasis(self.in_type.group, size)
-        points = np.zeros((1, len(element))) if size is None else grid_points(size, len(element)) @ element
-        harmonics = torch.as_tensor(steerable.evaluate(points)).to(self.harmonics)
+        size, n = self.kernel_size, len(element)
+        points = np.zeros((1, n)) if size is None else grid_points(size, n) @ element
+        harmonics = torch.as_tensor(SteerableBasis(self.in_type.group, size).evaluate(points)).to(self.harmonics)
         kernel = self.expand(kernel_moments, harmonics)
         left, right = (torch.as_tensor(t.matrix(element)).to(kernel) for t in (self.out_type, self.in_type))
         return torch.einsum("ij,jk...,lk->il...", left, kernel, right)
@@ -238,13 +246,9 @@ class SteerableMap(ConstantsModule):
         if self.likelihood is None:
             return
         moments = [torch.as_tensor(psi.matrices(element[None])[0]).to(self.weight) for psi in self.likelihood.irreps]
-        start = 0
-        for tile in self._tiles:
-            count = tile.out_copies * tile.in_copies * tile.weights
-            part = self.weight[start : start + count]
+        for tile, weight in zip(self._tiles, self.tile_weights(), strict=True):
             if tile.segments:
-                part.copy_(_multiply(part.view(-1, tile.weights), tile.segments, moments).view(-1))
-            start += count
+                weight.copy_(multiply(weight, tile.segments, moments))
 
     def full_bias(self) -> Tensor | None:
         """The bias of every channel: non-zero along trivial irreps only, shape (C_out,)."""
@@ -254,7 +258,7 @@ class SteerableMap(ConstantsModule):
             out = (self.bias @ self.bias_basis).reshape(-1)
         return out.index_select(0, self.out_order) if "out_order" in self._arrays else out
 
-    def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+    def kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
         """Kernel and bias; in eval mode without gradients, expanded once and reused until a parameter changes.
 
         A change behind autograd's back, through ``parameter.data``, cannot be seen: call ``eval()`` after one.
@@ -341,54 +345,3 @@ def expand_once(model: nn.Module) -> Iterator[None]:
 def _few_operations(weight: Tensor) -> bool:
     """Whether few large operations are faster than more small ones: on a GPU, where starting one takes longer."""
     return weight.is_cuda
-
-
-class _Expansion(torch.autograd.Function):
-    """(w · L(Λ)) · basis, where L holds the moments in blocks along its diagonal, with its gradient written out.
-
-    L is filled and multiplied whole, where autograd would see one product per irrep and a dozen views around it.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(weight: Tensor, moments: Tensor, basis: Tensor, places: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        flat = torch.zeros(len(basis) ** 2, dtype=moments.dtype, device=moments.device)
-        matrix = flat.index_copy(0, places, moments.index_select(0, which)).view(len(basis), -1)
-        return weight @ matrix @ basis, matrix
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs, output[1])
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        weight, moments, basis, places, which, matrix = ctx.saved_tensors
-        d_kernel, d_matrix = gradients  # the matrix has one if this gradient is differentiated
-        d_weight = None
-        if d_kernel is not None:
-            turned = d_kernel @ basis.T
-            d_weight, own = turned @ matrix.T, weight.T @ turned
-            d_matrix = own if d_matrix is None else own + d_matrix
-        if d_matrix is None:
-            return None, None, None, None, None
-        filled = d_matrix.reshape(-1).index_select(0, places)
-        return d_weight, torch.zeros_like(moments).index_add(0, which, filled), None, None, None
-
-
-def _multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moments: list[Tensor]) -> Tensor:
-    """Λ_i w for every slot: (copies, weights) to the same shape."""
-    parts = weight.split([size * count for _, size, count in segments], dim=1)
-    out = []
-    for part, (index, size, _) in zip(parts, segments, strict=True):
-        if index == 0:  # trivial: Λ = 1
-            out.append(part)
-        elif size <= 3 and torch.compiler.is_compiling():
-            # Written out, a compiler makes one kernel of all segments; as products they would be one each.
-            columns = part.unflatten(1, (-1, size)).unbind(2)
-            rows = [sum(m * w for m, w in zip(row.unbind(), columns, strict=True)) for row in moments[index].unbind()]
-            out.append(torch.stack(rows, 2).view_as(part))
-        else:
-            out.append((part.reshape(-1, size) @ moments[index].T).view_as(part))
-    return torch.cat(out, 1) if len(out) > 1 else out[0]

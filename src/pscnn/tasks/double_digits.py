@@ -107,5 +107,5 @@ def parse_switches(text: str) -> tuple[str, ...]:
 
 def logit_alignment(model: nn.Module) -> Tensor:
     """Σ max f − f(e), the maximum over the grid and the points near the identity."""
-    logits = [likelihood._logits() for likelihood in likelihoods(model).values()]
+    logits = [likelihood.logits() for likelihood in likelihoods(model).values()]
     return torch.stack([f.max() - f[-1] for f in logits]).sum()

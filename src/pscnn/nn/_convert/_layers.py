@@ -1,0 +1,171 @@
+"""Layers of feature maps, one function for each kind: it writes a node and returns what is known of its value."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+from torch import fx, nn
+
+from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._conv import Conv2d, Conv3d
+from pscnn.nn._convert._parts import OwnGates
+from pscnn.nn._convert._values import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
+from pscnn.nn._convert._writer import Writer
+from pscnn.nn._gated_batch_norm import GatedBatchNorm
+from pscnn.nn._nonlinearity import GatedNonlinearity
+from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, Upsample
+
+
+def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """A steerable one with a density."""
+    conv = writer.source.modules[node]
+    assert isinstance(conv, nn.Conv2d | nn.Conv3d)
+    if value.sure and conv.in_channels != value.channels:
+        raise NotConvertibleError(f"expects {conv.in_channels} channels, gets {value.channels}")
+    if conv.groups != 1:
+        raise NotConvertibleError(f"groups={conv.groups} would split fields; use groups=1")
+    size, stride, padding, dilation = _along_all_axes(conv)
+    if size % 2 == 0:
+        raise NotConvertibleError(f"kernel size {size} has no centre; use {size - 1} or {size + 1}")
+    out = writer.plan.made(node, conv.out_channels, value.sure)
+
+    def build() -> nn.Module:
+        make, where = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d, (size, stride, padding, dilation)
+        density, gain = writer.recipe.new_density(), writer.plan.gain(node)
+        return make(value.type, out.type, *where, conv.bias is not None, conv.padding_mode, density, gain)
+
+    writer.replace_learnt(node, value, out.type, build)
+    return out
+
+
+def _along_all_axes(conv: nn.Conv2d | nn.Conv3d) -> list[Any]:
+    settings = conv.kernel_size, conv.stride, conv.padding, conv.dilation
+    if any(not isinstance(s, str) and len(set(s)) > 1 for s in settings):
+        raise NotConvertibleError("kernel size, stride, padding and dilation must be the same along all axes")
+    return [s if isinstance(s, str) else s[0] for s in settings]
+
+
+def norm(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """One that commutes with H, together with the gates if they follow."""
+    layer = writer.source.modules[node]
+    assert isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d)
+    if not layer.track_running_stats or layer.momentum is None:
+        raise NotConvertibleError("needs track_running_stats=True and a momentum")
+    eps, momentum = layer.eps, layer.momentum
+    following = next(iter(node.users), None)  # with gates it is the only one
+    fused = value.gates and following is not None and writer.source.kinds[following].name == "activation"
+
+    def build() -> nn.Module:
+        made = GatedBatchNorm(value.fields, eps, momentum) if fused else BatchNorm(value.type, eps, momentum)
+        return made.requires_grad_(layer.affine)
+
+    writer.replace_learnt(node, value, fused, build)
+    if not fused or following is None:
+        return value
+    writer.done_before.add(following)
+    return replace(value, gates=False)
+
+
+def activation(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """Gates; or the model's own function where it commutes with H."""
+    function = writer.source.modules[node]
+    if node in writer.done_before:
+        writer.skip(node)
+    elif value.gates:
+        writer.replace(node, GatedNonlinearity(value.fields))
+    elif allow_any_function(value.fields):
+        if isinstance(function, nn.PReLU) and function.num_parameters > 1 and not are_scalars(value.fields):
+            raise NotConvertibleError("has one slope per channel, which the group would exchange; use PReLU()")
+        function = copy.deepcopy(function)
+        assert function is not None
+        if hasattr(function, "inplace"):
+            function.inplace = False  # type: ignore[assignment]  # what comes in may be a view
+        writer.replace(node, function)
+    else:
+        writer.replace(node, OwnGates(value.fields, writer.recipe.new_density()))
+    return replace(value, gates=False)
+
+
+def softmax(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """As it is, between scalars."""
+    if not are_scalars(value.fields):
+        raise NotConvertibleError("needs invariant features: use it on the last convolution's output only")
+    writer.copy(node)
+    return value
+
+
+def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """A blur and a stride."""
+    layer: Any = writer.source.modules[node]
+    sizes = [set(as_tuple(s)) for s in (layer.kernel_size, layer.stride, layer.padding)]
+    if (
+        any(len(s) > 1 for s in sizes)
+        or set(as_tuple(getattr(layer, "dilation", 1))) != {1}
+        or getattr(layer, "return_indices", False)
+    ):
+        raise NotConvertibleError("must be the same along all axes, without dilation and indices")
+    size, stride, padding = (s.pop() for s in sizes)
+    odd = size - 1 + size % 2
+    sigma = 0.33 * max(2, stride)  # as wide as the stride needs
+    blur = max(2 * math.ceil(3 * sigma) + 1, odd)
+    padding += (blur - odd) // 2  # maps come out as large as from the model's window
+    writer.replace(node, AvgPoolAntialiased(value.type, stride, padding, sigma, blur))
+    return value
+
+
+def adaptive_pool(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """The model's own; averages where a maximum would not commute with H."""
+    layer: Any = copy.deepcopy(writer.source.modules[node])
+    if isinstance(layer, nn.AdaptiveMaxPool2d | nn.AdaptiveMaxPool3d) and not allow_any_function(value.type):
+        average = nn.AdaptiveAvgPool2d if isinstance(layer, nn.AdaptiveMaxPool2d) else nn.AdaptiveAvgPool3d
+        layer = average(layer.output_size)
+    writer.replace(node, layer)
+    return value
+
+
+def dropout(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """Of whole fields."""
+    layer: Any = writer.source.modules[node]
+    writer.replace(node, FieldDropout(value.type, layer.p))
+    return value
+
+
+def resize(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """Linear interpolation: the nearest pixel takes sides."""
+    linear = "bilinear" if writer.recipe.group.dimension == 2 else "trilinear"
+    layer: Any = writer.source.modules[node]
+    if layer is None:
+        writer.copy(node)
+        options = dict(writer.nodes[node].kwargs)
+        if options.get("mode", "nearest").startswith("nearest"):  # type: ignore[union-attr]
+            writer.nodes[node].kwargs = {**options, "mode": linear, "align_corners": False}
+    elif layer.size is not None and len(set(as_tuple(layer.size))) == 1 and not layer.align_corners:
+        writer.replace(node, Upsample(value.type, as_tuple(layer.size)[0]))
+    else:
+        writer.replace(node, nn.Upsample(layer.size, layer.scale_factor, linear, layer.align_corners))
+    return value
+
+
+def pad(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """As it is, if all sides are alike."""
+    layer: Any = writer.source.modules[node]
+    widths = as_tuple(node.args[1] if layer is None else layer.padding)
+    filling = node.kwargs.get("value") if layer is None else getattr(layer, "value", 0)
+    if len(set(widths)) > 1 or filling or len(widths) != 2 * writer.recipe.group.dimension:
+        raise NotConvertibleError("must add the same number of pixels on all sides, zeros or those of the image")
+    writer.copy(node)
+    return value
+
+
+def identity(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """Left out."""
+    writer.skip(node)
+    return value
+
+
+def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """Only after pooling, in the head."""
+    raise NotConvertibleError("acts on a feature map; pool and flatten it first, or use a 1×1 convolution")
