@@ -64,10 +64,10 @@ def prepare(precision: str, compiled: bool, plain: bool, arguments: argparse.Nam
         width=arguments.width,
         train_per_class=arguments.per_class,
     )
-    module = training.Classification(config)
+    module = training.Classification(training.task_of(config))
     if plain:
         module.model = models.twin(models.build("ddmnist", "p-scnn", "O(2)", size=config.size, width=config.width))
-    data = training.Data(config, arguments.data_dir)
+    data = training.Data(training.task_of(config), arguments.data_dir)
 
     def run(epochs: int) -> list[float]:
         clock = Clock()

@@ -14,6 +14,7 @@ import argparse
 import json
 import statistics
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -31,6 +32,14 @@ def seconds(folders: list[Path]) -> list[float]:
     return out
 
 
+def train(settings: training.Settings, seeds: int, root: Path) -> list[Path]:
+    """The folders of runs that were trained at once."""
+    runs = [replace(settings, seed=seed) for seed in range(seeds)]
+    store = training.Store(root)
+    training.run_missing(runs, store, workers=seeds)
+    return [store.folder(run) for run in runs]
+
+
 def main() -> None:
     """Train, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -39,16 +48,13 @@ def main() -> None:
     parser.add_argument("--width", type=float, default=0.25)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    counts = {"alone": 1, "together": arguments.seeds}
     config = DoubleDigitSettings(
         width=arguments.width, size=28, batch_size=64, epochs=arguments.epochs, train_per_class=30,
         validation_per_class=5, test_per_class=5, precision="tf32",
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as root:
-        alone = training.start_seeds(config, 1, root, "alone")
-        training.train_together(alone)
-        together = training.start_seeds(config, arguments.seeds, root, "together")
-        training.train_together(together)
-        found = {"alone": seconds(alone), "together": seconds(together)}
+        found = {name: seconds(train(config, count, Path(root, name))) for name, count in counts.items()}
     medians = {name: statistics.median(values) for name, values in found.items()}
     gain = arguments.seeds * medians["alone"] / medians["together"]
     alone_s, together_s = medians["alone"], medians["together"]

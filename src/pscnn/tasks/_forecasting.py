@@ -31,26 +31,18 @@ class Forecasting(Learner):
         """The sum over the steps."""
         return (self.forecast(x, y.shape[1]) - y).square().mean((0, 2, 3, 4)).sum()
 
-    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
-        """Log the mean square error; that of every window and step."""
-        x, y = batch
-        errors = (self.forecast(x, y.shape[1]).float() - y).square().mean((2, 3, 4))
-        mse = errors.mean()
-        self.log(f"{split}/mse", mse, on_epoch=True, batch_size=len(x), sync_dist=True, add_dataloader_idx=False)
-        return errors
-
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """The error over as many steps as in training."""
-        self._evaluate(batch, "validation")
-
     def on_test_start(self) -> None:
         """Start counting anew."""
         self.tested = {split: [] for split in self.task.tests}
 
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
-        """The error over a long forecast, of later times and of other runs."""
-        split = self.task.tests[dataloader_idx]
-        self.tested[split].append(self._evaluate(batch, split))
+    def evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+        """The mean square error; of tests, that of every window and step, too."""
+        x, y = batch
+        errors = (self.forecast(x, y.shape[1]).float() - y).square().mean((2, 3, 4))
+        name, mse = f"{split}/mse", errors.mean()
+        self.log(name, mse, on_epoch=True, batch_size=len(x), sync_dist=True, add_dataloader_idx=False)
+        if split in self.tested:
+            self.tested[split].append(errors)
 
     def results(self, metrics: Mapping[str, float]) -> dict[str, Any]:
         """The root mean square errors, over all steps and of each."""

@@ -179,7 +179,7 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
     selected(folder, task)
     if task.stacked:
         return test_stacked(folder)
-    with precision(task.settings.precision):
+    with precision(task.settings.precision), kept_random_state():
         return _test(folder, task.learner(), Data(task, data_dir), accelerator)
 
 

@@ -41,9 +41,21 @@ class Learner(lightning.LightningModule):
         """How wrong the network is about a batch."""
         raise NotImplementedError
 
-    def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """What a test found, from what it logged."""
+    def evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+        """Log how good the network is on a batch that it does not learn from."""
         raise NotImplementedError
+
+    def results(self, metrics: Mapping[str, float]) -> dict[str, Any]:
+        """What a test measured, from what it logged."""
+        raise NotImplementedError
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        """A batch of the validation split."""
+        self.evaluate(batch, "validation")
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
+        """A batch of one of the splits to test on."""
+        self.evaluate(batch, self.task.tests[dataloader_idx])
 
     def objective(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """The loss and its terms."""
@@ -119,7 +131,14 @@ class Classification(Learner):
             found["other_accuracy"] = metrics["other/accuracy"]
         return found if self.auc is None else {**found, "test_auc": self.auc.compute().item()}
 
-    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> Tensor:
+    def on_test_start(self) -> None:
+        """Start counting anew."""
+        self.confusion.reset()
+        if self.auc is not None:
+            self.auc.reset()
+
+    def evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+        """Accuracy and loss; of the test that counts, the confusion matrix and the area under the curve."""
         x, y = batch
         scores = self.model(x).float()
         accuracy = self.other_accuracy if split == "other" else self.accuracy
@@ -127,26 +146,10 @@ class Classification(Learner):
         loss = F.cross_entropy(scores, y)
         self.log(f"{split}/accuracy", accuracy, on_step=False, on_epoch=True, add_dataloader_idx=False)
         self.log(f"{split}/loss", loss, on_epoch=True, batch_size=len(y), sync_dist=True, add_dataloader_idx=False)
-        return scores
-
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """Accuracy and loss."""
-        self._evaluate(batch, "validation")
-
-    def on_test_start(self) -> None:
-        """Start counting anew."""
-        self.confusion.reset()
-        if self.auc is not None:
-            self.auc.reset()
-
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Accuracy, loss and the confusion matrix; of another split, the accuracy."""
-        scores = self._evaluate(batch, self.task.tests[dataloader_idx])
-        if dataloader_idx > 0:
-            return
-        self.confusion.update(scores, batch[1])
-        if self.auc is not None:
-            self.auc.update(scores, batch[1])
+        if split == self.task.tests[0]:
+            self.confusion.update(scores, y)
+            if self.auc is not None:
+                self.auc.update(scores, y)
 
 
 class Regression(Learner):
@@ -162,16 +165,9 @@ class Regression(Learner):
         """The mean square error."""
         return ((self.model(x).float() - y) / self.deviations).square().mean()
 
-    def _evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+    def evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
+        """The mean square error."""
         self.log(f"{split}/mse", self.task_loss(*batch), on_epoch=True, batch_size=len(batch[1]), sync_dist=True)
-
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """The mean square error."""
-        self._evaluate(batch, "validation")
-
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        """The mean square error."""
-        self._evaluate(batch, "test")
 
     def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """The root mean square error."""

@@ -69,8 +69,10 @@ def load(folder: str | Path) -> Trained:
     """The trained network of a run: its best epoch or its last, as the run selects."""
     folder = Path(folder)
     task = read_task(folder)
-    model = task.build()
-    load_weights(model, selected(folder, task))
+    path = selected(folder, task)
+    with kept_random_state():
+        model = task.build()
+    load_weights(model, path)
     return Trained(task, model.eval())
 
 

@@ -182,14 +182,9 @@ class Settings:
                 raise ConfigError(f"{name} has no effect with method {self.method}: it is for {methods}")
         self.check()
 
-    @classmethod
-    def uses_of(cls, method: str, name: str) -> bool:
-        """Whether a method uses a setting."""
-        return cls.options()[name].section != "density" or method in cls.with_densities
-
     def uses(self, name: str) -> bool:
-        """Whether a setting has an effect."""
-        return self.uses_of(self.method, name)
+        """Whether a setting has an effect with the method."""
+        return self.options()[name].section != "density" or self.method in self.with_densities
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, the task first."""

@@ -1,0 +1,119 @@
+"""A run is identified by what differs from the defaults; it leaves nothing changed, and loads its data once."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from helpers import TINY_DIGITS
+from typer.testing import CliRunner
+
+from pscnn import training
+from pscnn.cli import app
+from pscnn.tasks.double_digits import DoubleDigits, DoubleDigitSettings
+from pscnn.tasks.flows import SmokeSettings
+from pscnn.tasks.shapes import ShapeSettings
+from pscnn.tasks.volumes import VolumeSettings
+from pscnn.training import Settings, Store, run_name
+
+OPTIONS = [w for k, v in TINY_DIGITS.items() if k != "task" for w in (f"--{k.replace('_', '-')}", str(v))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (DoubleDigitSettings(), "p-scnn-O2-O2-seed0"),
+        (DoubleDigitSettings(symmetry="C4", group="D4", seed=3), "p-scnn-D4-C4-seed3"),
+        (DoubleDigitSettings(lr=0.001, compile=True), "p-scnn-O2-O2-lr=0.001-compile=true-seed0"),
+        (VolumeSettings(dataset="nodule", lr=1e-5), "p-scnn-SO3-nodule-seed0"),  # the default of these volumes
+        (VolumeSettings(dataset="nodule", lr=5e-5), "p-scnn-SO3-nodule-lr=5e-05-seed0"),
+        (ShapeSettings(group="SO(2)@z"), "p-scnn-SO2@z-chiral-seed0"),
+        (SmokeSettings(method="cnn", kernel=5), "cnn-C4-forecast-kernel=5-seed0"),
+    ],
+)
+def test_folders_are_named_by_what_differs(settings: Settings, name: str) -> None:
+    assert run_name(settings) == name
+
+
+def test_long_names_are_digests_and_differ() -> None:
+    many = {f"{split}_per_class": 1000 for split in ("train", "validation", "test")}
+    first = DoubleDigitSettings(**many, released="sampling,alignment,first-kl,gate-bias", other_symmetry="D4", kinds=7)
+    names = {run_name(first), run_name(replace(first, kinds=6)), run_name(replace(first, lr=0.1))}
+    assert len(names) == 3
+    assert all(len(name) < 60 for name in names)
+
+
+def test_another_default_does_not_change_what_a_stored_run_is(tmp_path: Path) -> None:
+    """Its folder has the complete settings; if they are not those that its name stands for today, it is another run."""
+    store = Store(tmp_path)
+    folder = store.start(DoubleDigitSettings())
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump({**values, "epochs": 49}))
+    assert Store(tmp_path).folder(DoubleDigitSettings()).name == "p-scnn-O2-O2-seed0-2"
+    assert Store(tmp_path).folder(DoubleDigitSettings(epochs=49)) == folder
+
+
+def test_a_new_setting_orphans_no_stored_run(tmp_path: Path) -> None:
+    folder = Store(tmp_path).start(DoubleDigitSettings(lr=0.1))
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    del values["released"]  # as if it had been added since
+    (folder / "config.yaml").write_text(yaml.safe_dump(values))
+    assert Store(tmp_path).folder(DoubleDigitSettings(lr=0.1)) == folder
+
+
+def test_reproduce_finds_what_train_made(tmp_path: Path) -> None:
+    common = [*OPTIONS, "--epochs", "1", "--runs", str(tmp_path), "--accelerator", "cpu"]
+    trained = CliRunner().invoke(app, ["train", "ddmnist", *common, "--kl-weight", "0"])
+    assert trained.exit_code == 0, trained.output
+    settings = ["--source", "digits", *common[:-2]]
+    planned = CliRunner().invoke(app, ["reproduce", "kl", *settings, "--seeds", "1", "--dry-run"])
+    assert "2 runs: 1 new, 1 finished" in planned.output
+
+
+def test_a_run_leaves_the_process_as_it_was(tmp_path: Path) -> None:
+    def state() -> Any:
+        cudnn = torch.backends.cudnn
+        flags = torch.get_float32_matmul_precision(), cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
+        return *flags, torch.get_rng_state().tolist(), random.getstate(), torch.is_grad_enabled()
+
+    torch.manual_seed(5)
+    before = state()
+    for settings in ({"precision": "tf32"}, {"task": "vectors", "count": 16, "batch_size": 8}):
+        values = settings if "task" in settings else {**TINY_DIGITS, **settings}
+        folder = training.start(training.make_settings({**values, "epochs": 1}), tmp_path)
+        training.train(folder, accelerator="cpu", progress=False)
+        training.evaluate(folder, accelerator="cpu")
+        assert state() == before
+
+
+def test_data_are_loaded_once_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = []
+    load = DoubleDigits.load
+    monkeypatch.setattr(DoubleDigits, "load", lambda self, folder: loads.append(folder) or load(self, folder))
+    arguments = ["train", "ddmnist", *OPTIONS, "--epochs", "2", "--runs", str(tmp_path), "--accelerator", "cpu"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert len(loads) == 1
+
+
+def test_every_task_has_what_the_engine_asks_for(tmp_path: Path) -> None:
+    names = training.task_names()
+    assert names == ["ddmnist", "medmnist3d", "shapes3d", "smoke", "jetflow", "vectors", "symmetry", "own"]
+    for name in names:
+        kind = training.task_type(name)
+        assert kind.settings_type.task == name
+        assert set(kind.named) <= set(kind.settings_type.options())
+        for option in kind.settings_type.options().values():
+            assert option.text, (name, option.name)
+            assert option.section in ("task", "network", "density", "optimiser", "run")
+        if name == "own":
+            continue
+        task = kind(kind.settings_type())
+        assert task.scores
+        assert training.make_settings(task.settings.to_dict()) == task.settings
+        assert task.settings.differing() == {}
