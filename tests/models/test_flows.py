@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers import FLOW_SIZES
 from torch import Tensor
-from typer.testing import CliRunner
 
 from pscnn import likelihoods, models
-from pscnn.cli import app
 from pscnn.groups import SO2, C
 from pscnn.models import FLOW_METHODS
 from pscnn.models._flows import RelaxedGroupConvolution, RelaxedSteerable
-
-# As published for Smoke (92 fields on 64 × 64) and JetFlow (16 on 62 × 23). The published RPP counts 8 more: those of a
-# normalisation after its last layer, which nothing uses.
-PUBLISHED = {
-    "mlp": (8_324_992, 505_764),
-    "cnn": (247_850, 10_274),
-    "e2cnn": (622_656, 20_736),
-    "rpp": (4_355_658 - 8, 144_650 - 8),
-    "combo": (527_160, 18_720),
-    "lift": (3_314_852, 479_216),
-    "rgroup": (1_874_632, 63_400),
-    "rsteer": (5_596_178, 185_282),
-}
 
 
 def size(model: torch.nn.Module) -> int:
@@ -60,11 +46,11 @@ def test_relaxed_kernels_start_as_large_as_plain_ones() -> None:
         assert layer(x).std().item() == pytest.approx(plain(x).std().item(), rel=0.2)
 
 
-@pytest.mark.parametrize("method", PUBLISHED)
+@pytest.mark.parametrize("method", FLOW_SIZES)
 def test_sizes_are_those_published(method: str) -> None:
     grids = ((92, (64, 64)), (16, (62, 23)))
     found = tuple(size(models.build("flow", method, "C4", hidden=h, size=grid)) for h, grid in grids)
-    assert found == PUBLISHED[method]
+    assert found == FLOW_SIZES[method]
 
 
 @pytest.mark.parametrize("method", FLOW_METHODS)
@@ -163,16 +149,3 @@ def test_wrong_requests_are_named() -> None:
         models.build("flow", "gru", "C4")
     assert models.build("flow", group=SO2(), hidden=2)[0].in_type.group == SO2()
     assert models.build("flow", group=C(4), hidden=2)[0].in_type.group == C(4)
-
-
-def test_the_table_of_sizes() -> None:
-    done = CliRunner().invoke(app, ["table", "params", "--dataset", "jetflow"])
-    assert done.exit_code == 0, done.output
-    rows = {line.split()[0]: line.split()[1:4] for line in done.output.splitlines() if line.strip()}
-    for method, (_, count) in PUBLISHED.items():
-        assert rows[method][0] == f"{count:,}"
-    assert rows["rsteer"] == ["185,282", "185", "k"]
-    for arguments, message in ((["sizes"], "unknown table"), (["params", "--dataset", "rain"], "unknown data set")):
-        wrong = CliRunner().invoke(app, ["table", *arguments])
-        assert wrong.exit_code == 1
-        assert message in wrong.output

@@ -7,7 +7,8 @@ from helpers import grid_elements
 import pscnn
 from pscnn import FieldType
 from pscnn.groups import direct_sum, parse
-from pscnn.models import FreeProjection, build
+from pscnn.models import DetachedBatchNorm, FreeProjection, build
+from pscnn.training import refresh_statistics
 
 GROUPS = ["C1", "C4", "D3", "SO(2)", "O(2)", "SO(3)", "O(3)"]
 
@@ -109,3 +110,24 @@ def test_preliminary_layers_need_irreps() -> None:
 def test_bad_arguments(arguments: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         build("vectors", **arguments)  # type: ignore[arg-type]
+
+
+def test_detached_statistics_change_the_gradient_and_not_the_values() -> None:
+    H = pscnn.groups.O2()
+    norm = pscnn.nn.BatchNorm(pscnn.nn.FieldType(H, [H.trivial + H.irrep(1, 1), H.irrep(1, 2)])).double()
+    detached = DetachedBatchNorm(norm.in_type).double()
+    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(7, 5, dtype=torch.float64)
+    y = detached(x)
+    assert torch.allclose(y, norm(x))
+    assert torch.allclose(detached.running_var, norm.running_var)
+    gradient, d_weight = torch.autograd.grad((y * direction).sum(), (x, detached.weight))
+    other, other_d_weight = torch.autograd.grad((norm(x) * direction).sum(), (x, norm.weight))
+    assert torch.allclose(d_weight, other_d_weight)
+    assert not torch.allclose(gradient, other)
+    # With the statistics of this batch for good, the layer in eval mode is affine with the same slope.
+    frozen = pscnn.nn.BatchNorm(norm.in_type).double()
+    refresh_statistics(frozen, x.detach())
+    frozen.running_var.mul_(6 / 7)  # running variances are unbiased
+    (slope,) = torch.autograd.grad((frozen.eval()(x) * direction).sum(), x)
+    assert torch.allclose(gradient, slope)
