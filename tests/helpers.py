@@ -139,13 +139,13 @@ def quotient_type(group: Group, copies: int = 2) -> FieldType:
     return FieldType(group, copies * [group.functions(2, C(1) if group.order in (1, 2) else C(2))])
 
 
-def convolution(in_type: FieldType, out_type: FieldType, kernel_size: int = 3, **options: object) -> nn.SteerableMap:
+def convolution(in_type: FieldType, out_type: FieldType, kernel_size: int = 3, **options: Any) -> nn.SteerableMap:
     layer = nn.Conv2d if in_type.group.dimension == 2 else nn.Conv3d
-    return layer(in_type, out_type, kernel_size, **options)  # type: ignore[arg-type]
+    return layer(in_type, out_type, kernel_size, **options)
 
 
-def random_likelihood(group: Group, bandlimit: int = 2, scale: float = 0.7, **options: object) -> Likelihood:
-    likelihood = Likelihood(group, bandlimit, **options)  # type: ignore[arg-type]
+def random_likelihood(group: Group, bandlimit: int = 2, scale: float = 0.7, **options: Any) -> Likelihood:
+    likelihood = Likelihood(group, bandlimit, **options)
     with torch.no_grad():
         likelihood.coefficients.normal_(0, scale)
     return likelihood

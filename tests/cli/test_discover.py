@@ -72,7 +72,7 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
         assert (runs["p-scnn"] / file).exists()
     assert "exists" in CliRunner().invoke(app, ["export", run]).output
     model = training.load(run).model
-    about = training.read_task(run).settings.holds  # type: ignore[attr-defined]
+    about = training.read_task(run).settings.holds
     x = own.read_example(source / "above" / "0.png", about)[None]
     torch.save(x, tmp_path / "x.pt")
     code = (

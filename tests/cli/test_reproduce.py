@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,9 +83,10 @@ def test_the_command(tmp_path: Path) -> None:
             save_runs([folder], tmp_path / "other.json")
         (tmp_path / name).rename(folder / name)
     kept = json.loads(file.read_text())["runs"][0]
-    for wrong in (
+    wrongs: list[dict[str, Any]] = [
         {"densities": {"0": "text"}}, {"densities": None}, {"result": {}}, {"environment": {}}, {"config": {}}
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for wrong in wrongs:
         (tmp_path / "wrong.json").write_text(json.dumps({"runs": [kept, {**kept, **wrong}]}))
         with pytest.raises(ConfigError, match="not a file of runs"):
             take_runs(tmp_path / "wrong.json", elsewhere)

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import lightning
 import pytest
 import yaml
 from helpers import SMALL, as_options, small
@@ -19,7 +20,6 @@ from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
-from pscnn.training import _fit as fit_module
 
 
 class TestCommand:
@@ -210,7 +210,7 @@ def test_a_test_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         raise SystemExit(1)  # as Lightning does
 
-    monkeypatch.setattr(fit_module.lightning.Trainer, "test", stop)
+    monkeypatch.setattr(lightning.Trainer, "test", stop)
     folder = training.start(small(epochs=1), tmp_path)
     words = ["train", "--resume", str(folder), "--accelerator", "cpu", "--data-dir", str(tmp_path)]
     done = CliRunner().invoke(app, words)

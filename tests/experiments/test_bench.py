@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pscnn.cli import app
-from pscnn.experiments import _bench, ratio
+from pscnn.experiments import _bench, _escnn, ratio
 
 SMALL = ["--batch", "2", "--rounds", "2", "--device", "cpu"]
 
@@ -23,8 +23,8 @@ def test_another_library_that_fails_does_not_stop_the_others(monkeypatch: pytest
         raise TypeError("no such group\nin any version")
 
     monkeypatch.setattr(_bench, "STEPS", 1)
-    monkeypatch.setattr(_bench._escnn, "available", lambda: True)
-    monkeypatch.setattr(_bench._escnn, "EscnnDoubleDigits", fail)
+    monkeypatch.setattr(_escnn, "available", lambda: True)
+    monkeypatch.setattr(_escnn, "EscnnDoubleDigits", fail)
     done = CliRunner().invoke(app, ["bench", "--group", "C(4)", "--size", "28", "--width", "0.1", *SMALL])
     assert done.exit_code == 0, done.output
     assert "TypeError: no such group" in " ".join(done.output.split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ def one_by_one(layer: nn.SteerableMap) -> Iterator[tuple[int, Tensor]]:
         layer.weight.copy_(weights)
 
 
-def span(irreps: list[Irrep], channel: int) -> Irrep:
+def span(irreps: Sequence[Irrep], channel: int) -> Irrep:
     starts = np.cumsum([psi.size for psi in irreps])
     return irreps[int(np.searchsorted(starts, channel, side="right"))]
 
@@ -116,11 +116,11 @@ def span(irreps: list[Irrep], channel: int) -> Irrep:
 @pytest.mark.parametrize("size", [1, 3])
 def test_weights_follow_the_generalised_he_scheme(size: int) -> None:
     group, copies = O2(), 3
-    irreps = list(group.irreps(2))
+    irreps = group.irreps(2)
     moments = group.irreps(1)
-    source = FieldType(group, copies * [direct_sum(irreps[:3])])
+    source = FieldType(group, copies * [direct_sum(list(irreps[:3]))])
     layer = nn.Conv2d(
-        source, FieldType(group, 2 * [direct_sum(irreps)]), size, likelihood=Likelihood(group, 1)
+        source, FieldType(group, 2 * [direct_sum(list(irreps))]), size, likelihood=Likelihood(group, 1)
     ).double()
     before = layer.weight.detach().clone()
     rescale(layer)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from helpers import grid_elements
@@ -16,8 +18,11 @@ GROUPS = ["C1", "C4", "D3", "SO(2)", "O(2)", "SO(3)", "O(3)"]
 def settled(model: torch.nn.Module, group: str) -> tuple[torch.nn.Module, torch.Tensor]:
     x = torch.randn(32, parse(group).dimension, dtype=torch.float64)
     model = model.double()
+    assert isinstance(model, torch.nn.Sequential)
+    bias = model[-1].bias
+    assert isinstance(bias, torch.Tensor)
     with torch.no_grad():
-        model[-1].bias.fill_(1.0)  # errors are relative: an answer of zero has none
+        bias.fill_(1.0)  # errors are relative: an answer of zero has none
     model(x)
     return model.eval(), x
 
@@ -75,6 +80,7 @@ def test_free_projections_are_a_weight_per_pair_of_copies_times_a_matrix_per_pai
     torch.testing.assert_close(layer.kernel(), expected)
     x = torch.randn(4, 6)
     torch.testing.assert_close(layer(x), x @ expected.T)
+    assert layer.bias is not None
     with torch.no_grad():
         layer.bias.fill_(1.0)
     constant = layer(torch.zeros(1, 6))[0]
@@ -107,9 +113,9 @@ def test_preliminary_layers_need_irreps() -> None:
         ({"width": 2}, TypeError, "vectors has no option 'width'; it has bandlimit"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, object], error: type[Exception], message: str) -> None:
+def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        build("vectors", **arguments)  # type: ignore[arg-type]
+        build("vectors", **arguments)
 
 
 def test_detached_statistics_change_the_gradient_and_not_the_values() -> None:

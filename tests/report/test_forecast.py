@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import flow
+from matplotlib.quiver import Quiver
 from PIL import Image
 
 from pscnn import report
@@ -20,10 +21,15 @@ def test_pictures_of_a_forecast() -> None:
     assert [axis.get_title() for axis in figure.axes[:3]] == ["step 1", "step 3", "step 6"]
     for axis, field in zip(figure.axes[1:9:3], (true[2], true[2] + 0.1, None), strict=True):
         expected = 0.1 * math.sqrt(2) * torch.ones(16, 16) if field is None else field.norm(dim=0)
-        np.testing.assert_allclose(axis.images[0].get_array(), expected, rtol=1e-5)
+        speeds = axis.images[0].get_array()
+        assert speeds is not None
+        np.testing.assert_allclose(speeds, expected.numpy(), rtol=1e-5)
         if field is not None:
             (arrows,) = axis.collections  # one per pixel of so small a flow; y points up
-            np.testing.assert_allclose((arrows.U, arrows.V), field.flatten(1), rtol=1e-5)
+            assert isinstance(arrows, Quiver)
+            np.testing.assert_allclose(
+                np.stack([np.asarray(arrows.U), np.asarray(arrows.V)]), field.flatten(1), rtol=1e-5
+            )
     content = report.forecast_animation(true + 0.1, true)
     assert Image.open(io.BytesIO(content)).n_frames == 6  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="two flows of shape"):

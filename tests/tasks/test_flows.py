@@ -45,6 +45,7 @@ def tiny_task(**options: Any) -> Smoke:
 @pytest.mark.parametrize("row", sheet_of("smoke").rows)
 def test_training_starts_at_full_width_with_the_settings_of_the_table(row: str) -> None:
     config, _ = sheet_of("smoke").cells[row, "future"]
+    assert isinstance(config, SmokeSettings)
     torch.manual_seed(0)
     model = models.build("flow", config.method, config.group, size=(6, 6), hidden=int(config.width))
     optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
@@ -65,9 +66,14 @@ def test_kernels_are_expanded_once_per_forecast(method: str, group: str, monkeyp
     for _ in range(3):
         frames.append(model(slow))
         slow = torch.cat([slow[:, 2:], frames[-1]], 1)
-    calls = []
+    calls: list[nn.SteerableMap] = []
     expand = nn.SteerableMap.kernel
-    monkeypatch.setattr(nn.SteerableMap, "kernel", lambda self: calls.append(self) or expand(self))
+
+    def counted(layer: nn.SteerableMap) -> torch.Tensor:
+        calls.append(layer)
+        return expand(layer)
+
+    monkeypatch.setattr(nn.SteerableMap, "kernel", counted)
     found = models.roll_out(model, past, 3)
     assert len(calls) == 3  # layers
     torch.testing.assert_close(found, torch.stack(frames, 1))

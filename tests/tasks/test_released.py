@@ -149,7 +149,7 @@ def test_a_run_can_be_read_again(tmp_path: Path) -> None:
     training.train(folder, accelerator="cpu", progress=False)
     model = training.load(folder).model
     assert isinstance(next(iter(pscnn.likelihoods(model).values())), CoarseLikelihood)
-    assert training.read_task(folder).settings.released == ",".join(SWITCHES)  # type: ignore[attr-defined]
+    assert training.read_task(folder).settings.released == ",".join(SWITCHES)
 
 
 def same_weights(released: str) -> tuple[torch.nn.Module, torch.nn.Module]:
@@ -261,8 +261,9 @@ def test_the_basis_switch_scales_all_convolutions_and_nothing_else() -> None:
             assert torch.equal(value.sign(), state[name].sign())  # the same draws
     for layer in theirs.modules():  # what a GPU uses: the basis times the harmonics
         if isinstance(layer, nn.SteerableMap) and layer.constants("sampled"):
-            blocks = layer.basis0.view(len(layer.basis0), -1, len(layer.harmonics))
-            torch.testing.assert_close((blocks @ layer.harmonics).flatten(1), layer.sampled0)
+            (basis,), (sampled,) = layer.constants("basis"), layer.constants("sampled")
+            blocks = basis.view(len(basis), -1, len(layer.harmonics))
+            torch.testing.assert_close((blocks @ layer.harmonics).flatten(1), sampled)
 
 
 # -- data --------------------------------------------------------------------------------------------
@@ -283,7 +284,8 @@ def test_other_digits_are_turned_by_whole_degrees() -> None:
     def rotations(there: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         first = np.degrees(there.numpy()) - 180
         back = np.degrees(target.numpy()) - first
-        return tuple(torch.from_numpy(np.radians(np.fix(a))) for a in (first, back))  # type: ignore[return-value]
+        one, two = (torch.from_numpy(np.radians(np.fix(a))) for a in (first, back))
+        return one, two
 
     torch.testing.assert_close(split.images(rows, 5), _rendered(split, rows, rotations), atol=1e-4, rtol=0)
 

@@ -24,4 +24,5 @@ def test_volumes_and_regressions_are_exported_too(tmp_path: Path) -> None:
         assert training.export_run(run, kind=kind).exists()
     np.save(tmp_path / "one.npy", rng.random((16, 16, 16)))
     ((_, answer),) = training.answers(run, [tmp_path / "one.npy"])
-    assert set(answer) == set(about.names)  # type: ignore[arg-type]
+    assert isinstance(answer, dict)
+    assert set(answer) == set(about.names)

@@ -114,7 +114,10 @@ def test_predictions_see_images_as_training_did(finished: Path, tmp_path: Path) 
         np.save(tmp_path / f"{k}.npy", bright[k])
     with torch.no_grad():
         wanted = model(x).softmax(1).max(1)
-    found = [answer for _, answer in training.answers(finished, [tmp_path])]
+    found = []
+    for _, answer in training.answers(finished, [tmp_path]):
+        assert isinstance(answer, dict)
+        found.append(answer)
     assert task.class_names is not None
     assert [answer["class"] for answer in found] == [task.class_names[k] for k in wanted.indices]
     assert [answer["probability"] for answer in found] == pytest.approx(wanted.values.tolist(), abs=1e-5)
@@ -200,7 +203,10 @@ def test_weight_decay_spares_the_densities() -> None:
     with torch.no_grad():
         for lam in likelihoods(module.model).values():
             lam.coefficients.fill_(1.0)
-    weight = module.model[-1].weight
+    assert isinstance(module.model, torch.nn.Sequential)
+    last = module.model[-1]
+    assert isinstance(last, torch.nn.Linear)
+    weight = last.weight
     before = weight.clone()
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -218,7 +224,7 @@ def test_a_full_disk_keeps_the_last_epoch(tmp_path: Path, monkeypatch: pytest.Mo
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(fit_module.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(RunError, match=r"cannot write .*No space left"):
         run(folder)
     monkeypatch.undo()
