@@ -39,11 +39,10 @@ FREQUENCY = 3
 ROUNDS, REPEATS = 7, 5
 
 
-def layers(setting: dict[str, Any]) -> tuple[torch.nn.Module, torch.nn.Module]:
+def layers(setting: dict[str, Any]) -> tuple[nn.Conv2d, torch.nn.Module]:
     """The steerable convolution and its plain twin."""
     group = parse(setting["group"])
-    irreps = list(group.irreps(FREQUENCY))
-    fields = FieldType(group, setting["fields"] * [direct_sum(irreps)])
+    fields = FieldType(group, setting["fields"] * [direct_sum(list(group.irreps(FREQUENCY)))])
     ours = nn.Conv2d(
         fields, fields, setting["kernel"], padding="same", likelihood=Likelihood(group, setting["bandlimit"])
     )
@@ -94,9 +93,9 @@ def bandwidth(device: str) -> float:
 
 
 def measure(setting: dict[str, Any], batch: int, device: str, bytes_per_second: float) -> dict[str, Any]:
-    ours, plain = (layer.to(device) for layer in layers(setting))
-    channels = plain.weight.shape[1]
-    x = torch.randn(batch, channels, setting["size"], setting["size"], device=device, requires_grad=True)
+    ours, plain = layers(setting)
+    ours, plain = ours.to(device), plain.to(device)
+    x = torch.randn(batch, ours.in_type.size, setting["size"], setting["size"], device=device, requires_grad=True)
     gradient = torch.randn_like(x)
     steps = {"p-scnn": step(ours, x, gradient), "plain": step(plain, x, gradient)}
     found: dict[str, Any] = {name: [] for name in steps}
@@ -107,7 +106,7 @@ def measure(setting: dict[str, Any], batch: int, device: str, bytes_per_second: 
             found[name].append(round(milliseconds(run, device), 4))
     # Forwards: x in, y out. Backwards: g and the kernel in, dx out; g and x in. All maps have one size.
     floor = 1000 * 6 * x.numel() * x.element_size() / bytes_per_second
-    return {**setting, "channels": channels, **found, "floor": round(floor, 4)}
+    return {**setting, "channels": x.shape[1], **found, "floor": round(floor, 4)}
 
 
 def plot(result: dict[str, Any], path: Path) -> None:

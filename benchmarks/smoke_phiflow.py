@@ -44,11 +44,11 @@ def theirs(task: int, steps: int, tolerance: float) -> np.ndarray:
 def ours(task: int, steps: int) -> np.ndarray:
     """Velocities of this library, (steps, 2, 64, 64)."""
     side = (task - 1) % 4
-    force = [tuple(task * b for b in smoke.BUOYANCIES[side])]
+    x, y = smoke.BUOYANCIES[side]
     frames: list[torch.Tensor] = []
     smoke.simulate(
         [smoke.INFLOWS[side]],
-        force,
+        [(task * x, task * y)],
         steps,
         dtype=torch.float64,
         on_step=lambda f: frames.append(torch.stack([f.u[0, :, :-1], f.v[0, :-1]])),

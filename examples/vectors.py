@@ -10,6 +10,7 @@ It takes about a minute on a laptop and leaves a picture, vectors.png.
 """
 
 import sys
+from typing import Any
 
 import torch
 
@@ -46,7 +47,7 @@ def train(model: torch.nn.Module, target: str) -> float:
     # Weight decay on everything but the densities: breaking a symmetry with a faint density and huge weights is dear.
     densities = [p for lam in pscnn.likelihoods(model).values() for p in lam.parameters()]
     others = [p for p in model.parameters() if all(p is not q for q in densities)]
-    groups = [{"params": others, "weight_decay": 6e-3}, {"params": densities}]
+    groups: list[dict[str, Any]] = [{"params": others, "weight_decay": 6e-3}, {"params": densities}]
     optimizer = torch.optim.Adam([g for g in groups if g["params"]], lr=5e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
     for _ in range(EPOCHS):

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import yaml
 from helpers import TINY_DIGITS
 from typer.testing import CliRunner
 
-from pscnn import training
 from pscnn.cli import app
 
 
@@ -40,17 +38,6 @@ def test_runs_together_give_what_they_give_alone(tmp_path: Path) -> None:
         ]
         assert len(found) == 2
         assert found[0]["test_loss"] == pytest.approx(found[1]["test_loss"], rel=1e-5)
-
-
-def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
-    first = training.make_settings({**TINY_DIGITS, "epochs": 1})
-    wanted = [first, replace(first, seed=1)]
-    store = training.Store(tmp_path)
-    (store.start(first) / "metrics.jsonl").write_text("")  # without a checkpoint it cannot be continued
-    results = training.run_missing(wanted, store, workers=2, accelerator="cpu")
-    assert isinstance(results[first], training.RunError)
-    assert "cannot be continued" in str(store.failure(first))
-    assert results[wanted[1]]["epochs"] == 1
 
 
 def test_together_needs_several_seeds(tmp_path: Path) -> None:

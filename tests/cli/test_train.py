@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
+import lightning
 import pytest
 import yaml
+from helpers import SMALL, as_options, small
 from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
-
-TINY: dict[str, Any] = {
-    "kinds": 2,
-    "size": 28,
-    "width": 0.1,
-    "train_per_class": 12,
-    "validation_per_class": 5,
-    "test_per_class": 5,
-    "epochs": 3,
-    "batch_size": 16,
-    "group": "C4",
-}
 
 
 class TestCommand:
     cli = CliRunner()
 
     def options(self, tmp_path: Path, **changes: Any) -> list[str]:
-        values = {**TINY, "epochs": 1, **changes}
-        listed = [text for k, v in values.items() for text in (f"--{k.replace('_', '-')}", str(v))]
+        listed = as_options({**SMALL, "epochs": 1, **changes})
         return ["train", "ddmnist", "--runs", str(tmp_path), "--accelerator", "cpu", *listed]
 
     def test_train_evaluate_inspect(self, tmp_path: Path) -> None:
@@ -49,7 +42,7 @@ class TestCommand:
 
     def test_config_file_and_options(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.yaml"
-        file.write_text(yaml.safe_dump({**TINY, "epochs": 2}))
+        file.write_text(yaml.safe_dump({**SMALL, "epochs": 2}))
         done = self.cli.invoke(
             app,
             [
@@ -149,3 +142,78 @@ class TestCommand:
 
     def test_version(self) -> None:
         assert "pscnn 0." in self.cli.invoke(app, ["--version"]).output
+
+
+def test_a_diverged_run_says_so(tmp_path: Path) -> None:
+    folder = training.start(small(epochs=1, lr=1e30), tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = CliRunner().invoke(app, ["train", "--resume", str(folder), "--accelerator", "cpu"])
+        seen = CliRunner().invoke(app, ["inspect", str(folder)])
+    assert "training diverged. Use a smaller --lr" in done.output
+    assert "are not numbers" in seen.output
+    assert "kept in every layer" not in seen.output
+
+
+def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
+    folder = training.start(small(epochs=1), tmp_path)
+    program = (
+        "import sys, time; from pathlib import Path; from pscnn.training import run_lock\n"
+        "with run_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, folder], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        done = CliRunner().invoke(app, ["train", "--resume", str(folder), "--accelerator", "cpu"])
+        other.kill()
+    assert done.exit_code == 1
+    assert "another process works on" in done.output
+    assert training.train(folder, accelerator="cpu", progress=False)["epochs"] == 1  # a lock ends with its process
+
+
+def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
+    runs, data = tmp_path / "runs", tmp_path / "data"
+    done = CliRunner().invoke(app, ["train", "smoke", "--runs", str(runs), "--data-dir", str(data)])
+    assert done.exit_code == 1
+    assert f"pscnn data prepare smoke --data-dir {data}" in "".join(done.output.splitlines())
+    assert not runs.exists()
+
+
+def test_seeds_that_diverged_say_so(tmp_path: Path) -> None:
+    options = as_options({**SMALL, "epochs": 1})
+    more = ["--lr", "1e30", "--seeds", "2", "--accelerator", "cpu", "--runs", str(tmp_path)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = CliRunner().invoke(app, ["train", "ddmnist", *options, *more])
+    assert done.exit_code == 0, done.output
+    folders = list((tmp_path / "ddmnist").glob("p-scnn*"))
+    assert len(folders) == 2
+    for folder, score in zip(folders, (math.nan, 0.5), strict=True):
+        found = json.loads((folder / "result.json").read_text())
+        (folder / "result.json").write_text(json.dumps({**found, "test_accuracy": score}))
+    assert "training diverged. Use a smaller --lr" in done.output
+    compared = CliRunner().invoke(app, ["results", str(tmp_path), "--compare", "method"])
+    assert "nan ± nan" in compared.output
+
+
+def test_a_run_that_is_not_trained_to_its_end_is_not_finished_by_a_test(tmp_path: Path) -> None:
+    folder = training.start(small(epochs=2), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False, epochs=1)
+    done = CliRunner().invoke(app, ["evaluate", str(folder), "--accelerator", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert "not saved: 1 of 2 epochs are trained" in done.output
+    assert not (folder / "result.json").exists()
+
+
+def test_a_test_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*args: Any, **kwargs: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise SystemExit(1)  # as Lightning does
+
+    monkeypatch.setattr(lightning.Trainer, "test", stop)
+    folder = training.start(small(epochs=1), tmp_path)
+    words = ["train", "--resume", str(folder), "--accelerator", "cpu", "--data-dir", str(tmp_path)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 130
+    assert f"Continue: pscnn train --resume {folder} --data-dir {tmp_path} --accelerator cpu" in done.output
+    assert signal.getsignal(signal.SIGINT) != signal.SIG_IGN

@@ -78,19 +78,38 @@ def layer(name: str, group: Group) -> torch.nn.Module:
     return LAYERS[name](group)
 
 
+def types(layer: torch.nn.Module) -> tuple[FieldType, FieldType]:
+    source, target = layer.in_type, layer.out_type
+    assert isinstance(source, FieldType)
+    assert isinstance(target, FieldType)
+    return source, target
+
+
+def steerable(layer: torch.nn.Module) -> nn.SteerableMap:
+    assert isinstance(layer, nn.SteerableMap)
+    return layer
+
+
+def learnt(layer: torch.nn.Module) -> torch.Tensor:
+    """What a layer's density learns."""
+    likelihood = steerable(layer).likelihood
+    assert likelihood is not None
+    return likelihood.coefficients
+
+
 def batch(name: str, layer: torch.nn.Module, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return noise(layer.in_type, None if name in VECTORS else 7, dtype=dtype)
+    return noise(types(layer)[0], None if name in VECTORS else 7, dtype=dtype)
 
 
 def test_declares_its_types(name: str, layer: torch.nn.Module) -> None:
-    assert isinstance(layer.in_type, FieldType)
+    in_type, out_type = types(layer)
     out = layer(batch(name, layer))
-    assert out.shape[1] == layer.out_type.size
+    assert out.shape[1] == out_type.size
     if name in ANY_TYPE:
         assert "=" in layer.extra_repr()
     else:
-        assert str(layer.in_type) in repr(layer)
-        assert str(layer.out_type) in repr(layer)
+        assert str(in_type) in repr(layer)
+        assert str(out_type) in repr(layer)
 
 
 def test_equivariant_exactly_when_the_density_is_uniform(name: str, group: Group, layer: torch.nn.Module) -> None:
@@ -98,16 +117,17 @@ def test_equivariant_exactly_when_the_density_is_uniform(name: str, group: Group
     x = batch(name, layer, F64)
     layer(x)  # running statistics
     layer.eval()
-    elements = grid_elements(layer.out_type.group)
+    in_type, out_type = types(layer)
+    elements = grid_elements(out_type.group)
     if name.startswith("fourier") and group in (GROUPS[6], GROUPS[7]):
         elements = group.identity[None]  # samples on SO(3) alias; measured in test_kernels_and_densities
     if name not in BROKEN:
         if name == "restriction":
-            error = pscnn.equivariance_error(layer, x, elements, layer.in_type, layer.out_type)
+            error = pscnn.equivariance_error(layer, x, elements, in_type, out_type)
             assert error.max() < 1e-10
         else:
             pscnn.testing.assert_equivariant(layer, x, elements, 1e-10)
-    elif len(layer.likelihood.coefficients):
+    elif len(learnt(layer)):
         others = [h for h in elements if not np.allclose(h, group.identity)]
         assert pscnn.equivariance_error(layer, x, np.stack(others)).max() > 0.01
 
@@ -117,7 +137,7 @@ def test_gradcheck(name: str, group: Group, layer: torch.nn.Module) -> None:
         pytest.skip("slow; the expansion is the same code for all groups")
     layer.double()
     layer.eval() if name == "dropout" else layer.train()
-    x = noise(layer.in_type, None if name in VECTORS else 7 if name in ("mask",) else 3)
+    x = noise(types(layer)[0], None if name in VECTORS else 7 if name in ("mask",) else 3)
     x = x.requires_grad_()
     parameters = {k: p.detach().clone().requires_grad_() for k, p in layer.named_parameters()}
 
@@ -219,7 +239,7 @@ def test_two_models_do_not_disturb_each_other(name: str, group: Group) -> None:
 
 @pytest.mark.parametrize("name", ["conv", "conv-learnt", "linear-learnt"])
 def test_eval_kernel_follows_its_parameters(name: str, group: Group) -> None:
-    layer = LAYERS[name](group).eval()
+    layer = steerable(LAYERS[name](group).eval())
     x = batch(name, layer)
     with torch.no_grad():
         first = layer(x)
@@ -229,8 +249,8 @@ def test_eval_kernel_follows_its_parameters(name: str, group: Group) -> None:
         assert not torch.allclose(layer(x), first)
         layer.load_state_dict({k: v / 2 if k == "weight" else v for k, v in layer.state_dict().items()})
         torch.testing.assert_close(layer(x), first)
-        if name != "conv" and len(layer.likelihood.coefficients):
-            layer.likelihood.coefficients.zero_()
+        if name != "conv" and len(learnt(layer)):
+            learnt(layer).zero_()
             assert not torch.allclose(layer(x), first)
         layer.half().float()
         torch.testing.assert_close(layer(x), layer.train()(x))
@@ -254,11 +274,12 @@ def test_eval_kernel_follows_fused_optimisers(switch: bool) -> None:
 
 
 def test_eval_gradients_are_not_cached(group: Group) -> None:
-    layer = LAYERS["linear-learnt"](group).eval()
+    layer = steerable(LAYERS["linear-learnt"](group).eval())
     x = batch("linear-learnt", layer)
     with torch.no_grad():
         layer(x)
     for _ in range(2):
         layer.zero_grad()
         layer(x).sum().backward()
+        assert layer.weight.grad is not None
         assert layer.weight.grad.abs().sum() > 0

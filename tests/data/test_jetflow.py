@@ -51,8 +51,8 @@ def test_wrong_files_are_named(folder: Path) -> None:
         torch.save(content, path)
         with pytest.raises(DataError, match=message):
             jetflow.load(folder)
-    for content in (b"not a tensor", b"hello", b""):
-        path.write_bytes(content)
+    for damaged in (b"not a tensor", b"hello", b""):
+        path.write_bytes(damaged)
         with pytest.raises(DataError, match="cannot be read as a tensor"):
             jetflow.load(folder)
 

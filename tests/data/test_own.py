@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_deep_images_use_the_whole_range(tmp_path: Path) -> None:
 
 
 def test_arrays_in_the_layout_of_medmnist(tmp_path: Path) -> None:
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for split, count in (("train", 8), ("val", 4), ("test", 6)):
         arrays[f"{split}_images"] = RNG.integers(0, 255, (count, 28, 28, 28), dtype=np.uint8)
         arrays[f"{split}_labels"] = (np.arange(count) % 2)[:, None].astype(np.uint8)

@@ -151,17 +151,6 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         smoke.load(tmp_path)
 
 
-def test_wrong_requests(tmp_path: Path) -> None:
-    for arguments, message in (
-        (["rain"], "unknown data set 'rain'"),
-        (["smoke", "--device", "abacus"], "cannot simulate on 'abacus'"),
-        (["smoke", "--data-dir", "/proc/nowhere"], "cannot make the folder"),
-    ):
-        done = CliRunner().invoke(app, ["data", "prepare", *arguments])
-        assert done.exit_code == 1
-        assert message in " ".join(done.output.split())
-
-
 def test_the_splits_are_those_of_the_protocol() -> None:
     frames = (torch.zeros(len(tasks), 1, 2, 1, 1) for tasks in (smoke.TRAIN_TASKS, smoke.DOMAIN_TASKS))
     counts = {name: len(windows) for name, windows in _windows.splits(*frames).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,12 @@ def arrays(size: int = 28) -> dict[str, np.ndarray]:
     return out
 
 
-def write(folder: Path, **changes: object) -> Path:
+def write(folder: Path, **changes: Any) -> Path:
     path = folder / "medmnist" / "adrenalmnist3d.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {**arrays(), **changes}
-    np.savez_compressed(path, **{k: v for k, v in found.items() if v is not None})
+    kept: dict[str, Any] = {k: v for k, v in found.items() if v is not None}
+    np.savez_compressed(path, **kept)
     return path
 
 

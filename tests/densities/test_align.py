@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,6 +24,7 @@ def test_align_moves_the_peak_and_nothing_else(group: Group) -> None:
     layer = _layer(random_likelihood(group, scale=0.7 if group.dimension == 2 else 0.25))
     layer.double()
     lam = layer.likelihood
+    assert lam is not None
     elements = group.sample(50, seed=3)
     kernel, old = layer.kernel(), lam.density(elements)
     (peak,) = pscnn.align(layer).values()
@@ -53,19 +56,20 @@ def test_a_uniform_density_stays() -> None:
 
 
 @pytest.mark.parametrize("options", [{"keep": C(2)}, {"support": SO2()}, {"support": D(4)}, {"lowest": 2}], ids=str)
-def test_what_a_density_must_keep_it_keeps(options: dict[str, object]) -> None:
+def test_what_a_density_must_keep_it_keeps(options: dict[str, Any]) -> None:
     def logits(g: np.ndarray) -> np.ndarray:
         return 3 * g[:, 0, 1] + 0.7 * (g[:, 0, 0] ** 2 - g[:, 0, 1] ** 2) - 1.5 * g[:, 0, 0] * g[:, 0, 1]
 
     layer = _layer(Likelihood(O2(), 2, initial=logits, **options)).double()
-    kernel = layer.kernel()
+    kernel, lam = layer.kernel(), layer.likelihood
+    assert lam is not None
     (peak,) = pscnn.align(layer).values()
     assert not np.allclose(peak, np.eye(2))
     assert torch.allclose(layer.kernel(), kernel, atol=1e-10)
-    assert layer.likelihood.alignment_error().item() < 1e-5
+    assert lam.alignment_error().item() < 1e-5
     if "keep" in options:
         h = O2().sample(9, seed=0)
-        assert torch.allclose(layer.likelihood.density(-h), layer.likelihood.density(h))
+        assert torch.allclose(lam.density(-h), lam.density(h))
 
 
 def test_a_shared_density_moves_once_with_all_its_layers() -> None:
@@ -100,8 +104,8 @@ def test_only_elements_can_move_a_density() -> None:
 
 
 def test_the_first_density_can_follow_the_uniform_one() -> None:
-    model = torch.nn.ModuleList([random_likelihood(O2()) for _ in range(3)])
-    first, second, third = model
+    first, second, third = densities = [random_likelihood(O2()) for _ in range(3)]
+    model = torch.nn.ModuleList(densities)
     with torch.no_grad():
         expected = (first.kl(None) + second.kl(first) + third.kl(second)) / 3
         assert torch.allclose(pscnn.regularization(model, uniform_first=True).kl, expected)

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner
 
 from pscnn.cli import app
-from pscnn.experiments import _bench, ratio
+from pscnn.experiments import _bench, _escnn, ratio
 
 SMALL = ["--batch", "2", "--rounds", "2", "--device", "cpu"]
-
-
-def test_networks_are_compared_with_their_twin(tmp_path: Path) -> None:
-    out = tmp_path / "bench.json"
-    arguments = ["bench", "--group", "C(4)", "--size", "28", "--width", "0.1", *SMALL, "--out", str(out)]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    assert "p-scnn" in done.output
-    (result,) = json.loads(out.read_text())["results"]
-    for found in result["networks"].values():
-        assert len(found["train_ms"]) == len(found["infer_ms"]) == 2
-        assert min(found["train_ms"]) > 0
-    assert result["case"]["group"] == "C(4)"
-    again = CliRunner().invoke(app, arguments)
-    assert again.exit_code == 1
-    assert "exists; choose another" in " ".join(again.output.split())
 
 
 def test_volumes_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,8 +23,8 @@ def test_another_library_that_fails_does_not_stop_the_others(monkeypatch: pytest
         raise TypeError("no such group\nin any version")
 
     monkeypatch.setattr(_bench, "STEPS", 1)
-    monkeypatch.setattr(_bench._escnn, "available", lambda: True)
-    monkeypatch.setattr(_bench._escnn, "EscnnDoubleDigits", fail)
+    monkeypatch.setattr(_escnn, "available", lambda: True)
+    monkeypatch.setattr(_escnn, "EscnnDoubleDigits", fail)
     done = CliRunner().invoke(app, ["bench", "--group", "C(4)", "--size", "28", "--width", "0.1", *SMALL])
     assert done.exit_code == 0, done.output
     assert "TypeError: no such group" in " ".join(done.output.split())
@@ -52,19 +33,3 @@ def test_another_library_that_fails_does_not_stop_the_others(monkeypatch: pytest
 def test_a_ratio_is_one_of_medians() -> None:
     networks = {"twin": {"train_ms": [1, 2, 30]}, "p-scnn": {"train_ms": [3, 4, 50]}}
     assert ratio({"networks": networks}, "p-scnn", "train_ms") == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--group", "X"], "unknown group 'X'"),
-        (["--precision", "fp8"], "unknown precision 'fp8'"),
-        (["--device", "tpu"], "cannot measure on 'tpu'"),
-        (["--size", "33"], "networks over O(2) exist for side lengths 28, 56, got 33"),
-        (["--group", "SO(3)", "--size", "56"], "networks over SO(3) exist for side lengths 16, 28, 64, got 56"),
-    ],
-)
-def test_what_cannot_be_measured_is_named(arguments: list[str], message: str) -> None:
-    done = CliRunner().invoke(app, ["bench", *arguments])
-    assert done.exit_code == 1
-    assert message in " ".join(done.output.split())

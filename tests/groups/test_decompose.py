@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from pscnn.groups import O2, O3, SO2, SO3, C, D, Group, Representation, _decompose, clebsch_gordan, direct_sum
+from pscnn.groups import O2, O3, SO2, SO3, C, D, Group, Irrep, Representation, _decompose, clebsch_gordan, direct_sum
 
 
 def indices(rho: Representation) -> list[tuple[int, ...]]:
@@ -45,7 +45,7 @@ def quaternion_group() -> np.ndarray:
     return np.concatenate([half, -half])
 
 
-def test_commutant_of_a_quaternionic_irrep_is_the_quaternions():
+def test_commutant_of_a_quaternionic_irrep_is_the_quaternions() -> None:
     psi = quaternion_group()
     e = _decompose.commutant(psi, np.full(8, 1 / 8))
     assert e.shape == (4, 4, 4)
@@ -57,7 +57,7 @@ def test_commutant_of_a_quaternionic_irrep_is_the_quaternions():
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3])
-def test_copies_of_a_quaternionic_irrep_are_found_modulo_its_endomorphisms(copies):
+def test_copies_of_a_quaternionic_irrep_are_found_modulo_its_endomorphisms(copies: int) -> None:
     psi, weights = quaternion_group(), np.full(8, 1 / 8)
     signs = np.array([1, 1, -1, -1, 1, 1, -1, -1.0])[:, None, None]  # a one-dimensional irrep of Q8, i to 1 and j to -1
     size = 4 * copies + 1
@@ -77,12 +77,12 @@ def test_copies_of_a_quaternionic_irrep_are_found_modulo_its_endomorphisms(copie
     np.testing.assert_allclose(np.abs(single[0, :, 0]), np.abs(q[:, -1]), atol=1e-10)
 
 
-def test_no_intertwiners_where_the_irrep_does_not_occur():
+def test_no_intertwiners_where_the_irrep_does_not_occur() -> None:
     found = _decompose.intertwiners(quaternion_group(), np.ones((8, 1, 1)), np.full(8, 1 / 8), np.ones((1, 1, 1)))
     assert found.shape == (0, 4, 1)
 
 
-def test_the_choice_of_intertwiners_does_not_hang_on_rounding():
+def test_the_choice_of_intertwiners_does_not_hang_on_rounding() -> None:
     for group in (C(3), SO2(), SO3(), D(4)):
         elements, weights = group.quadrature(6)
         a, b = group.irreps(1)[-1](elements), group.irreps(2)[-1]
@@ -95,7 +95,7 @@ def test_the_choice_of_intertwiners_does_not_hang_on_rounding():
             )
 
 
-def test_clebsch_gordan_embeddings_are_isometric_and_intertwine(group):
+def test_clebsch_gordan_embeddings_are_isometric_and_intertwine(group: Group) -> None:
     h = group.sample(4, seed=6)
     for left, right, target in product(group.irreps(2), group.irreps(2), group.irreps(4)):
         found = clebsch_gordan(left, right, target)
@@ -106,7 +106,7 @@ def test_clebsch_gordan_embeddings_are_isometric_and_intertwine(group):
         np.testing.assert_allclose(moved, np.einsum("sact,ntu->nsacu", found, target(h)), atol=1e-10)
 
 
-def test_clebsch_gordan_embeddings_are_complete(group):
+def test_clebsch_gordan_embeddings_are_complete(group: Group) -> None:
     for left, right in product(group.irreps(2), group.irreps(2)):
         found = [clebsch_gordan(left, right, target) for target in group.irreps(left.frequency + right.frequency)]
         columns = [np.moveaxis(x, 0, -2).reshape(left.size * right.size, -1) for x in found]
@@ -115,7 +115,7 @@ def test_clebsch_gordan_embeddings_are_complete(group):
         np.testing.assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=1e-10)
 
 
-def test_clebsch_gordan_spans_the_null_space(group):
+def test_clebsch_gordan_spans_the_null_space(group: Group) -> None:
     g = generators(group)
     for left, right, target in product(group.irreps(1), group.irreps(2), group.irreps(3)):
         rho = np.einsum("nab,ncd->nacbd", left(g), right(g)).reshape(len(g), left.size * right.size, -1)
@@ -161,7 +161,9 @@ def test_clebsch_gordan_spans_the_null_space(group):
     ],
     ids=str,
 )
-def test_restriction_keeps_the_matrices_and_finds_the_irreps(group, index, subgroup, expected):
+def test_restriction_keeps_the_matrices_and_finds_the_irreps(
+    group: Group, index: tuple[int, ...], subgroup: Group, expected: list[tuple[int, ...]]
+) -> None:
     psi = group.irrep(*index)
     rho = psi.restrict(subgroup)
     assert indices(rho) == expected
@@ -171,7 +173,7 @@ def test_restriction_keeps_the_matrices_and_finds_the_irreps(group, index, subgr
     np.testing.assert_allclose(rho(elements), psi(elements), atol=1e-10)
 
 
-def test_restriction_to_the_group_itself_changes_nothing(group):
+def test_restriction_to_the_group_itself_changes_nothing(group: Group) -> None:
     rho = group.irreps(1)[-1] + group.trivial + group.irreps(3)[-1]
     same = rho.restrict(group)
     assert indices(same) == indices(rho)
@@ -179,7 +181,7 @@ def test_restriction_to_the_group_itself_changes_nothing(group):
     np.testing.assert_allclose(same(elements), rho(elements), atol=1e-10)
 
 
-def test_restricting_in_two_steps_is_restricting_at_once():
+def test_restricting_in_two_steps_is_restricting_at_once() -> None:
     h = D(2).sample(10, seed=9)
     psi = O2().irrep(1, 3)
     twice, once = psi.restrict(D(6)).restrict(D(2)), psi.restrict(D(2))
@@ -204,18 +206,18 @@ def test_restricting_in_two_steps_is_restricting_at_once():
     ],
     ids=repr,
 )
-def test_tensor_products_are_the_known_ones(left, right, expected):
+def test_tensor_products_are_the_known_ones(left: Irrep, right: Irrep, expected: list[tuple[int, ...]]) -> None:
     assert indices(left.tensor(right)) == expected
 
 
-def test_tensor_product_is_the_kronecker_product(group):
+def test_tensor_product_is_the_kronecker_product(group: Group) -> None:
     left, right = group.vector + group.trivial, group.irreps(2)[-1]
     h = group.sample(4, seed=10)
     expected = np.stack([np.kron(a, b) for a, b in zip(left(h), right(h), strict=True)])
     np.testing.assert_allclose(left.tensor(right)(h), expected, atol=1e-10)
 
 
-def test_direct_sums_are_block_diagonal(group):
+def test_direct_sums_are_block_diagonal(group: Group) -> None:
     h = group.sample(4, seed=11)
     parts = [group.vector, group.irreps(2)[-1], group.vector.tensor(group.vector), group.trivial]
     rho = direct_sum(parts)
@@ -230,7 +232,7 @@ def test_direct_sums_are_block_diagonal(group):
     np.testing.assert_allclose((parts[0] + parts[1])(h), direct_sum(parts[:2])(h), atol=1e-12)
 
 
-def test_trivial_vectors_are_the_invariant_ones(group):
+def test_trivial_vectors_are_the_invariant_ones(group: Group) -> None:
     rho = group.vector.tensor(group.vector) + group.trivial
     fixed = rho.trivial_vectors()
     np.testing.assert_allclose(fixed.T @ fixed, np.eye(fixed.shape[1]), atol=1e-10)

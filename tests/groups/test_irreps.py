@@ -65,7 +65,7 @@ def coefficients(psi: Irrep, elements: np.ndarray) -> np.ndarray:
 
 @PROPERTY
 @given(data=st.data())
-def test_irreps_are_orthogonal_homomorphisms(group, data):
+def test_irreps_are_orthogonal_homomorphisms(group: Group, data: st.DataObject) -> None:
     g, h = data.draw(element(group)), data.draw(element(group))
     assert group.contains(np.stack([g, h, g @ h, g.T]))
     for psi in group.irreps(4):
@@ -77,13 +77,13 @@ def test_irreps_are_orthogonal_homomorphisms(group, data):
 
 @PROPERTY
 @given(data=st.data())
-def test_vector_is_the_element_itself(group, data):
+def test_vector_is_the_element_itself(group: Group, data: st.DataObject) -> None:
     h = data.draw(element(group))
     np.testing.assert_allclose(group.vector(h), h, atol=1e-10)
 
 
 @pytest.mark.parametrize("nodes", ["quadrature", "independent"])
-def test_real_irreps_satisfy_schur_orthogonality(group, nodes):
+def test_real_irreps_satisfy_schur_orthogonality(group: Group, nodes: str) -> None:
     elements, weights = group.quadrature(8) if nodes == "quadrature" else haar(group)
     assert group.contains(elements)
     real = [psi for psi in group.irreps(4) if psi.type == "real"]
@@ -93,7 +93,7 @@ def test_real_irreps_satisfy_schur_orthogonality(group, nodes):
     np.testing.assert_allclose(gram, np.eye(len(gram)), atol=error)
 
 
-def test_characters_of_different_irreps_are_orthogonal_and_irreducible(group):
+def test_characters_of_different_irreps_are_orthogonal_and_irreducible(group: Group) -> None:
     elements, weights = group.quadrature(8)
     irreps = group.irreps(4)
     characters = np.stack([np.trace(psi(elements), axis1=1, axis2=2) for psi in irreps])
@@ -101,14 +101,14 @@ def test_characters_of_different_irreps_are_orthogonal_and_irreducible(group):
     np.testing.assert_allclose(gram, np.diag([len(psi.endomorphisms) for psi in irreps]), atol=1e-10)
 
 
-def test_frobenius_schur_indicator_agrees_with_the_type(group):
+def test_frobenius_schur_indicator_agrees_with_the_type(group: Group) -> None:
     elements, weights = haar(group)
     for psi in group.irreps(4):
         indicator = weights @ np.trace(psi(elements @ elements), axis1=1, axis2=2)
         assert indicator == pytest.approx({"real": 1, "complex": 0}[psi.type], abs=haar_error(group))
 
 
-def test_only_rotations_of_the_plane_have_complex_irreps(group):
+def test_only_rotations_of_the_plane_have_complex_irreps(group: Group) -> None:
     planar = group.planar if isinstance(group, Axial) else group
     for psi in group.irreps(4):
         turning = isinstance(planar, (C, SO2)) and psi.size == 2
@@ -116,7 +116,7 @@ def test_only_rotations_of_the_plane_have_complex_irreps(group):
         assert len(psi.endomorphisms) == (2 if turning else 1)
 
 
-def test_endomorphisms_commute_and_are_orthogonal(group):
+def test_endomorphisms_commute_and_are_orthogonal(group: Group) -> None:
     elements = group.sample(5, seed=1)
     for psi in group.irreps(4):
         e = psi.endomorphisms
@@ -126,15 +126,16 @@ def test_endomorphisms_commute_and_are_orthogonal(group):
         np.testing.assert_allclose(rho @ e, e @ rho, atol=1e-10)
 
 
-def test_squared_dimensions_over_types_sum_to_the_order(finite):
+def test_squared_dimensions_over_types_sum_to_the_order(finite: Group) -> None:
     irreps = finite.irreps(None)
     assert sum(psi.size**2 // len(psi.endomorphisms) for psi in irreps) == finite.order
     assert finite.irreps(100) == irreps
     assert max(psi.frequency for psi in irreps) == finite.max_frequency
 
 
-def test_a_finite_group_is_its_quadrature(finite):
+def test_a_finite_group_is_its_quadrature(finite: Group) -> None:
     elements, weights = finite.quadrature(3)
+    assert finite.order is not None
     assert elements.shape == (finite.order, finite.dimension, finite.dimension)
     np.testing.assert_allclose(weights, 1 / finite.order)
     products = (elements[:, None] @ elements[None]).reshape(-1, 1, finite.dimension, finite.dimension)
@@ -160,18 +161,18 @@ def test_a_finite_group_is_its_quadrature(finite):
     ],
     ids=str,
 )
-def test_irreps_are_the_known_ones(group, bandlimit, expected):
+def test_irreps_are_the_known_ones(group: Group, bandlimit: int, expected: dict[tuple[int, ...], int]) -> None:
     assert {psi.index: psi.size for psi in group.irreps(bandlimit)} == expected
     assert group.irreps(bandlimit)[0] == group.trivial == group.irrep(*next(iter(expected)))
 
 
-def test_only_the_trivial_irrep_is_trivial(group):
+def test_only_the_trivial_irrep_is_trivial(group: Group) -> None:
     elements = group.quadrature(8)[0]
     for psi in group.irreps(4):
         assert psi.is_trivial == bool(np.allclose(psi(elements), np.eye(psi.size)))
 
 
-def test_signs_of_dihedral_irreps():
+def test_signs_of_dihedral_irreps() -> None:
     quarter = rotation(np.pi / 2)
     table = {(0, 0): (1, 1, 1), (1, 0): (1, -1, -1), (0, 2): (-1, 1, -1), (1, 2): (-1, -1, 1)}
     for index, signs in table.items():
@@ -179,14 +180,14 @@ def test_signs_of_dihedral_irreps():
         np.testing.assert_allclose(values.ravel(), signs, atol=1e-12)
 
 
-def test_sign_irreps_follow_the_determinant():
+def test_sign_irreps_follow_the_determinant() -> None:
     for group, index in [(O2(), (1, 0)), (O3(), (1, 0)), (D(3), (1, 0))]:
         elements = group.sample(20, seed=0)
         np.testing.assert_allclose(group.irrep(*index)(elements).ravel(), np.linalg.det(elements), atol=1e-12)
 
 
 @pytest.mark.parametrize("degree", range(7))
-def test_characters_of_rotations(degree):
+def test_characters_of_rotations(degree: int) -> None:
     t = np.linspace(0.1, 3.1, 7)
     axes = np.random.default_rng(2).normal(size=(7, 3))
     axes /= np.linalg.norm(axes, axis=1, keepdims=True)
@@ -199,13 +200,13 @@ def test_characters_of_rotations(degree):
     np.testing.assert_array_equal(SO3().irrep(degree)(elements), O3().irrep(0, degree)(elements))
 
 
-def test_one_element_and_a_batch_agree(group):
+def test_one_element_and_a_batch_agree(group: Group) -> None:
     elements = group.sample(3, seed=4)
     rho = group.vector + group.irreps(2)[-1]
     assert rho(elements).shape == (3, rho.size, rho.size)
     np.testing.assert_allclose(rho(elements[1]), rho(elements)[1], atol=1e-14)
 
 
-def test_an_empty_batch_gives_an_empty_batch(group):
+def test_an_empty_batch_gives_an_empty_batch(group: Group) -> None:
     psi = group.irreps(2)[-1]
     assert psi(np.empty((0, group.dimension, group.dimension))).shape == (0, psi.size, psi.size)

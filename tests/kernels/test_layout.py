@@ -31,19 +31,21 @@ def fields(letters: str) -> tuple[Representation, ...]:
         ("avvabrrb", 2, "avbr"),
     ],
 )
-def test_repetitions_rebuild_the_fields_in_their_order(letters, copies, composite):
+def test_repetitions_rebuild_the_fields_in_their_order(letters: str, copies: int, composite: str) -> None:
     found = layout(fields(letters))
     assert found.copies == copies
     assert found.composite == direct_sum(list(fields(composite)))
     h = D(4).sample(6, seed=0)
-    repeated = direct_sum(copies * [found.composite])(h)
+    repeated = direct_sum([found.composite for _ in range(copies)])(h)
     if found.order is not None:
         np.testing.assert_array_equal(np.sort(found.order), np.arange(repeated.shape[1]))
         repeated = repeated[:, found.order][:, :, found.order]
     np.testing.assert_allclose(repeated, direct_sum(list(fields(letters)))(h), atol=1e-12)
 
 
-def test_fields_already_in_order_need_no_permutation():
+def test_fields_already_in_order_need_no_permutation() -> None:
     assert layout(fields("ababab")).order is None
     assert layout(fields("abb")).order is None
-    assert layout(fields("bbaa")).order.tolist() == [0, 1, 3, 4, 2, 5]
+    order = layout(fields("bbaa")).order
+    assert order is not None
+    assert order.tolist() == [0, 1, 3, 4, 2, 5]

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 import pytest
 
-from pscnn.groups import O3, SO2, SO3, C, Irrep, direct_sum
+from pscnn.groups import O3, SO2, SO3, C, Group, Irrep, direct_sum
 from pscnn.kernels import SteerableBasis, slot_basis, slots
 
 
@@ -14,13 +15,13 @@ def as_columns(found: np.ndarray) -> np.ndarray:
     return np.moveaxis(found, 0, -2).reshape(int(np.prod(found.shape[1:4])), -1)
 
 
-def fields(group) -> tuple[tuple[Irrep, ...], tuple[Irrep, ...]]:
+def fields(group: Group) -> tuple[tuple[Irrep, ...], tuple[Irrep, ...]]:
     """An input and an output with several kinds of irreps, one of them twice."""
     irreps = group.irreps(1)
     return (irreps[-1], *irreps[:2], irreps[-1]), (irreps[0], group.irreps(2)[-1])
 
 
-def test_slots_are_orthonormal_and_fill_the_tensor_product(group):
+def test_slots_are_orthonormal_and_fill_the_tensor_product(group: Group) -> None:
     for out, into, basis in product(group.irreps(1), group.irreps(1), group.irreps(2)):
         highest = out.frequency + into.frequency + basis.frequency
         columns = [as_columns(slots(out, into, basis, i)) for i in group.irreps(highest)]
@@ -29,7 +30,7 @@ def test_slots_are_orthonormal_and_fill_the_tensor_product(group):
         np.testing.assert_allclose(whole.T @ whole, np.eye(len(whole)), atol=1e-10)
 
 
-def test_slots_intertwine(group):
+def test_slots_intertwine(group: Group) -> None:
     h = group.sample(3, seed=0)
     for out, into, basis, i in product(group.irreps(1), group.irreps(1), group.irreps(1), group.irreps(2)):
         found = slots(out, into, basis, i)
@@ -37,13 +38,13 @@ def test_slots_intertwine(group):
         np.testing.assert_allclose(moved, np.einsum("saceu,nui->nsacei", found, i(h)), atol=1e-10)
 
 
-def test_slots_without_a_match_are_empty():
+def test_slots_without_a_match_are_empty() -> None:
     one = C(4).trivial
     assert slots(one, one, one, C(4).irrep(1)).shape == (0, 1, 1, 1, 2)
 
 
 @pytest.mark.parametrize("kernel_size", [None, 1, 3])
-def test_without_bandlimit_the_basis_spans_all_kernels(group, kernel_size):
+def test_without_bandlimit_the_basis_spans_all_kernels(group: Group, kernel_size: int | None) -> None:
     outs, ins = fields(group)
     steerable = SteerableBasis(group, kernel_size)
     basis = slot_basis(outs, ins, steerable, None)
@@ -55,7 +56,7 @@ def test_without_bandlimit_the_basis_spans_all_kernels(group, kernel_size):
     np.testing.assert_array_equal(basis.harmonics, steerable.sample())
 
 
-def test_a_bandlimit_keeps_the_first_rows(group):
+def test_a_bandlimit_keeps_the_first_rows(group: Group) -> None:
     outs, ins = fields(group)
     steerable = SteerableBasis(group, 3)
     everything = slot_basis(outs, ins, steerable, None)
@@ -65,7 +66,7 @@ def test_a_bandlimit_keeps_the_first_rows(group):
 
 
 @pytest.mark.parametrize("kernel_size", [None, 3, 5])
-def test_the_group_moves_each_slot_by_its_irrep(group, kernel_size):
+def test_the_group_moves_each_slot_by_its_irrep(group: Group, kernel_size: int | None) -> None:
     outs, ins = fields(group)
     steerable = SteerableBasis(group, kernel_size)
     basis = slot_basis(outs, ins, steerable, group.irreps(2))
@@ -85,7 +86,7 @@ def test_the_group_moves_each_slot_by_its_irrep(group, kernel_size):
         assert row == len(kernels)
 
 
-def test_trivial_slots_are_all_equivariant_kernels(group):
+def test_trivial_slots_are_all_equivariant_kernels(group: Group) -> None:
     outs, ins = fields(group)
     steerable = SteerableBasis(group, 3)
     basis = slot_basis(outs, ins, steerable, (group.trivial,))
@@ -98,7 +99,7 @@ def test_trivial_slots_are_all_equivariant_kernels(group):
     assert len(basis.matrix) == round(weights @ np.prod(characters, axis=0))
 
 
-def test_rows_know_which_output_they_feed(group):
+def test_rows_know_which_output_they_feed(group: Group) -> None:
     outs, ins = fields(group)
     basis = slot_basis(outs, ins, SteerableBasis(group, 3), group.irreps(1))
     owner = np.repeat(np.arange(len(outs)), [psi.size for psi in outs])
@@ -107,7 +108,7 @@ def test_rows_know_which_output_they_feed(group):
 
 
 @pytest.mark.parametrize("kernel_size", [None, 1, 3])
-def test_unit_weights_keep_the_variance_of_white_noise(group, kernel_size):
+def test_unit_weights_keep_the_variance_of_white_noise(group: Group, kernel_size: int | None) -> None:
     outs, ins = fields(group)
     basis = slot_basis(outs, ins, SteerableBasis(group, kernel_size), None)
     power = (np.tensordot(basis.matrix, basis.harmonics, 1) ** 2).sum(axis=(1, 2, 3))
@@ -119,7 +120,7 @@ def test_unit_weights_keep_the_variance_of_white_noise(group, kernel_size):
             row += i.size
 
 
-def test_slots_of_three_vectors_are_the_known_ones():
+def test_slots_of_three_vectors_are_the_known_ones() -> None:
     one, scalar, pseudo = O3().irrep(1, 1), O3().irrep(0, 0), O3().irrep(1, 0)
     assert len(slots(one, one, one, scalar)) == 0
     epsilon = slots(one, one, one, pseudo)[0, ..., 0]
@@ -139,6 +140,6 @@ def test_slots_of_three_vectors_are_the_known_ones():
     ],
     ids=["slots", "matrix", "harmonics"],
 )
-def test_results_handed_out_cannot_be_used_to_change_the_library(result):
+def test_results_handed_out_cannot_be_used_to_change_the_library(result: Callable[[], np.ndarray]) -> None:
     first, second = result(), result()
     assert not first.flags.writeable or not np.shares_memory(first, second)

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from pscnn.groups import O2, O3, SO2, C, D, direct_sum
+from pscnn.groups import O2, O3, SO2, C, D, Group, direct_sum
 from pscnn.kernels import SteerableBasis, grid_points, rings
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize(("kernel_size", "frequencies"), [(1, [0]), (3, [0, 2]), (5, [0, 2, 2]), (7, [0, 2, 3, 2])])
-def test_rings_carry_the_published_frequencies(kernel_size, frequencies, dimension):
+def test_rings_carry_the_published_frequencies(kernel_size: int, frequencies: list[int], dimension: int) -> None:
     found = rings(kernel_size, dimension)
     assert [ring.frequency for ring in found] == frequencies
     assert [ring.radius for ring in found] == list(range(kernel_size // 2 + 1))
@@ -18,19 +20,19 @@ def test_rings_carry_the_published_frequencies(kernel_size, frequencies, dimensi
 @pytest.mark.parametrize(
     ("kernel_size", "widths"), [(1, [0.005]), (3, [0.005, 0.4]), (5, [0.005, 0.6, 0.4]), (7, [0.005, 0.6, 0.6, 0.4])]
 )
-def test_rings_have_the_published_widths(kernel_size, widths):
+def test_rings_have_the_published_widths(kernel_size: int, widths: list[float]) -> None:
     assert [ring.width for ring in rings(kernel_size, 2)] == [ring.width for ring in rings(kernel_size, 3)] == widths
 
 
 @pytest.mark.parametrize(("kernel_size", "planar", "spatial"), [(1, 1, 1), (3, 6, 10), (5, 11, 19), (7, 18, 35)])
-def test_number_of_harmonics_does_not_depend_on_the_group(kernel_size, planar, spatial):
-    for group in (C(1), C(3), D(4), SO2(), O2()):
-        assert SteerableBasis(group, kernel_size).size == planar
-    for group in (O3(), SO2().about((0, 0, 1)), D(3).about((0, 1, 0))):
-        assert SteerableBasis(group, kernel_size).size == spatial
+def test_number_of_harmonics_does_not_depend_on_the_group(kernel_size: int, planar: int, spatial: int) -> None:
+    of_plane: list[Group] = [C(1), C(3), D(4), SO2(), O2()]
+    of_space: list[Group] = [O3(), SO2().about((0, 0, 1)), D(3).about((0, 1, 0))]
+    assert {SteerableBasis(group, kernel_size).size for group in of_plane} == {planar}
+    assert {SteerableBasis(group, kernel_size).size for group in of_space} == {spatial}
 
 
-def test_grid_points_follow_memory_with_rows_downwards():
+def test_grid_points_follow_memory_with_rows_downwards() -> None:
     np.testing.assert_array_equal(grid_points(3, 2)[:4], [[-1, 1], [0, 1], [1, 1], [-1, 0]])
     volume = grid_points(3, 3)
     np.testing.assert_array_equal(volume[[0, 1, 3, 9]], [[-1, 1, -1], [0, 1, -1], [-1, 0, -1], [-1, 1, 0]])
@@ -41,7 +43,7 @@ def test_grid_points_follow_memory_with_rows_downwards():
 
 
 @pytest.mark.parametrize("kernel_size", [3, 7])
-def test_harmonics_are_steered_by_their_irreps(group, kernel_size):
+def test_harmonics_are_steered_by_their_irreps(group: Group, kernel_size: int) -> None:
     basis = SteerableBasis(group, kernel_size)
     rho = direct_sum(list(basis.irreps))
     points = 2 * np.random.default_rng(0).normal(size=(20, group.dimension))
@@ -52,7 +54,7 @@ def test_harmonics_are_steered_by_their_irreps(group, kernel_size):
 
 
 @pytest.mark.parametrize("kernel_size", [3, 5, 7])
-def test_only_constants_reach_the_centre(group, kernel_size):
+def test_only_constants_reach_the_centre(group: Group, kernel_size: int) -> None:
     basis = SteerableBasis(group, kernel_size)
     at_centre = basis.evaluate(np.zeros((1, group.dimension)))[:, 0]
     centre = basis.sample()[:, kernel_size**group.dimension // 2]
@@ -69,14 +71,14 @@ def test_only_constants_reach_the_centre(group, kernel_size):
     )
 
 
-def test_harmonics_on_the_grid_are_linearly_independent(group):
+def test_harmonics_on_the_grid_are_linearly_independent(group: Group) -> None:
     for kernel_size in (1, 3, 5):
         basis = SteerableBasis(group, kernel_size)
         assert basis.sample().shape == (basis.size, kernel_size**group.dimension)
         assert np.linalg.matrix_rank(basis.sample(), tol=1e-6) == basis.size
 
 
-def test_a_single_point_carries_only_the_constant(group):
+def test_a_single_point_carries_only_the_constant(group: Group) -> None:
     basis = SteerableBasis(group, None)
     assert basis.irreps == (group.trivial,)
     assert basis.size == 1
@@ -85,6 +87,6 @@ def test_a_single_point_carries_only_the_constant(group):
 
 
 @pytest.mark.parametrize("kernel_size", [0, 2, 4, -3, 3.0, "3", True])
-def test_kernels_without_a_centre_are_refused(kernel_size):
+def test_kernels_without_a_centre_are_refused(kernel_size: Any) -> None:
     with pytest.raises(ValueError, match=r"kernel_size must be an odd number such as 3 or 5, got"):
         SteerableBasis(C(4), kernel_size)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from helpers import grid_elements
@@ -7,7 +9,7 @@ from helpers import grid_elements
 import pscnn
 from pscnn import FieldType
 from pscnn.groups import parse
-from pscnn.models import METHODS, build, penalty
+from pscnn.models import METHODS, ResidualPathway, build, penalty
 
 GROUPS = ["C1", "C4", "D1", "D4", "SO(2)", "O(2)"]
 
@@ -63,13 +65,15 @@ def test_restricted_networks_continue_without_symmetry() -> None:
 
 def test_residual_pathways_sum_two_layers_and_their_penalties() -> None:
     model = build("ddmnist", "rpp", "C4", width=0.2)
-    first = next(m for m in model if hasattr(m, "penalty"))
+    first = next(m for m in model if isinstance(m, ResidualPathway))
     x = torch.randn(2, 1, 57, 57)
     torch.testing.assert_close(first(x), first.equivariant(x) + first.free(x), atol=1e-5, rtol=1e-5)
-    expected = 1e-5 * sum(p.square().sum() for p in first.equivariant.parameters())
-    expected = expected + 1e-3 * sum(p.square().sum() for p in first.free.parameters())
+    squares = [sum(p.square().sum() for p in path.parameters()) for path in (first.equivariant, first.free)]
+    expected = 1e-5 * squares[0] + 1e-3 * squares[1]
     torch.testing.assert_close(first.penalty(), expected)
-    assert penalty(model).item() > first.penalty().item()
+    total = penalty(model)
+    assert total is not None
+    assert total.item() > first.penalty().item()
     assert penalty(build("ddmnist", "cnn", width=0.2)) is None
 
 
@@ -84,6 +88,6 @@ def test_residual_pathways_sum_two_layers_and_their_penalties() -> None:
         ({"size": 32}, r"side lengths \(28, 56\), got 32"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
+def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build(**{"task": "ddmnist", **arguments})  # type: ignore[arg-type]
+        build(**{"task": "ddmnist", **arguments})

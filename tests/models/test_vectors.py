@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from helpers import grid_elements
@@ -7,7 +9,8 @@ from helpers import grid_elements
 import pscnn
 from pscnn import FieldType
 from pscnn.groups import direct_sum, parse
-from pscnn.models import FreeProjection, build
+from pscnn.models import DetachedBatchNorm, FreeProjection, build
+from pscnn.training import refresh_statistics
 
 GROUPS = ["C1", "C4", "D3", "SO(2)", "O(2)", "SO(3)", "O(3)"]
 
@@ -15,8 +18,11 @@ GROUPS = ["C1", "C4", "D3", "SO(2)", "O(2)", "SO(3)", "O(3)"]
 def settled(model: torch.nn.Module, group: str) -> tuple[torch.nn.Module, torch.Tensor]:
     x = torch.randn(32, parse(group).dimension, dtype=torch.float64)
     model = model.double()
+    assert isinstance(model, torch.nn.Sequential)
+    bias = model[-1].bias
+    assert isinstance(bias, torch.Tensor)
     with torch.no_grad():
-        model[-1].bias.fill_(1.0)  # errors are relative: an answer of zero has none
+        bias.fill_(1.0)  # errors are relative: an answer of zero has none
     model(x)
     return model.eval(), x
 
@@ -74,6 +80,7 @@ def test_free_projections_are_a_weight_per_pair_of_copies_times_a_matrix_per_pai
     torch.testing.assert_close(layer.kernel(), expected)
     x = torch.randn(4, 6)
     torch.testing.assert_close(layer(x), x @ expected.T)
+    assert layer.bias is not None
     with torch.no_grad():
         layer.bias.fill_(1.0)
     constant = layer(torch.zeros(1, 6))[0]
@@ -106,6 +113,27 @@ def test_preliminary_layers_need_irreps() -> None:
         ({"width": 2}, TypeError, "vectors has no option 'width'; it has bandlimit"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, object], error: type[Exception], message: str) -> None:
+def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        build("vectors", **arguments)  # type: ignore[arg-type]
+        build("vectors", **arguments)
+
+
+def test_detached_statistics_change_the_gradient_and_not_the_values() -> None:
+    H = pscnn.groups.O2()
+    norm = pscnn.nn.BatchNorm(pscnn.nn.FieldType(H, [H.trivial + H.irrep(1, 1), H.irrep(1, 2)])).double()
+    detached = DetachedBatchNorm(norm.in_type).double()
+    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(7, 5, dtype=torch.float64)
+    y = detached(x)
+    assert torch.allclose(y, norm(x))
+    assert torch.allclose(detached.running_var, norm.running_var)
+    gradient, d_weight = torch.autograd.grad((y * direction).sum(), (x, detached.weight))
+    other, other_d_weight = torch.autograd.grad((norm(x) * direction).sum(), (x, norm.weight))
+    assert torch.allclose(d_weight, other_d_weight)
+    assert not torch.allclose(gradient, other)
+    # With the statistics of this batch for good, the layer in eval mode is affine with the same slope.
+    frozen = pscnn.nn.BatchNorm(norm.in_type).double()
+    refresh_statistics(frozen, x.detach())
+    frozen.running_var.mul_(6 / 7)  # running variances are unbiased
+    (slope,) = torch.autograd.grad((frozen.eval()(x) * direction).sum(), x)
+    assert torch.allclose(gradient, slope)

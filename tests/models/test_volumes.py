@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -120,6 +122,6 @@ def test_a_twin_has_the_same_outputs_at_first() -> None:
         ({"nonlinearity": "relu"}, "unknown nonlinearity"),
     ],
 )
-def test_bad_requests_are_named(options: dict[str, object], message: str) -> None:
+def test_bad_requests_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build("medmnist3d", **{"method": "scnn", "group": "SO(3)", **options})  # type: ignore[arg-type]
+        build("medmnist3d", **{"method": "scnn", "group": "SO(3)", **options})

@@ -114,6 +114,12 @@ class Volumes(tnn.Module):
         return self.head(x.view(x.size(0), -1))
 
 
+def out_type(model: tnn.Module, name: str) -> FieldType:
+    found = model.get_submodule(name).out_type
+    assert isinstance(found, FieldType)
+    return found
+
+
 def randomise(model: tnn.Module, scale: float) -> None:
     """Running statistics, shifts and scales as after training; densities as after learning."""
     with torch.no_grad():
@@ -222,16 +228,16 @@ def test_layers_become_what_they_should() -> None:
     assert "layer1.0.zero_gates" in kinds
     assert "layer2.0.zero_gates" not in kinds  # the skip connection has gates of its own
     assert kinds["invariant"] == "Linear"
-    assert model.get_submodule("layer1.0.conv2").out_type.size == 6 + 4  # type: ignore[union-attr]
-    assert model.get_submodule("layer2.0.relu").out_type.size == 18  # type: ignore[union-attr]
+    assert out_type(model, "layer1.0.conv2").size == 6 + 4
+    assert out_type(model, "layer2.0.relu").size == 18
 
     regular = nn.convert(ResNet(), D(4), fields="regular")
     assert isinstance(regular.get_submodule("layer1.0.relu"), tnn.ReLU)
-    assert regular.get_submodule("layer2.0.conv1").out_type == FieldType(D(4), 2 * [D(4).regular])  # type: ignore[union-attr]
+    assert out_type(regular, "layer2.0.conv1") == FieldType(D(4), 2 * [D(4).regular])
 
     own = nn.convert(PreActivation(), O2())
     assert [name for name in pscnn.likelihoods(own) if name.endswith("gates")] == ["silu.gates", "relu.gates"]
-    assert not own.get_submodule("last").out_type.irreps[0].index[0]  # type: ignore[union-attr]
+    assert not out_type(own, "last").irreps[0].index[0]
     assert "invariant" not in dict(own.named_modules())  # the last convolution makes scalars already
 
 
@@ -267,7 +273,7 @@ def test_images_out_are_scalars_or_what_is_asked_for(function: str) -> None:
     x = torch.randn(2, 2, 7, 7)
     model = nn.convert(plain, H)
     scalars = FieldType(H, 2 * [H.trivial])
-    assert model.get_submodule("3").out_type == scalars  # type: ignore[union-attr]
+    assert out_type(model, "3") == scalars
     pscnn.testing.assert_equivariant(model, x, grid_elements(H), in_type=scalars, out_type=scalars)
     y = model(x)
     assert y.shape == (2, 2, 11, 11)

@@ -27,13 +27,17 @@ def same(one: torch.Tensor, two: torch.Tensor, inputs: list[torch.Tensor]) -> No
         torch.testing.assert_close(a, b)
 
 
+def applied(function: type[torch.autograd.Function], *inputs: object) -> torch.Tensor:
+    return function.apply(*inputs)
+
+
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize(("stride", "padding", "size"), [(2, 1, 15), (2, 1, 12), (1, 1, 5), (3, 2, 11), (2, 0, 9)])
 def test_blur(dimension: int, stride: int, padding: int, size: int) -> None:
     x = noise(2, 3, *[size] * dimension)
     along = torch.tensor([0.1, 0.2, 0.35, 0.25, 0.1], dtype=F64)
     kernel = along[:, None] * along if dimension == 2 else along[:, None, None] * along[:, None] * along
-    same(_fast.Blur.apply(x, along, stride, padding), _fast.blur(x, 3, kernel, stride, padding), [x])
+    same(applied(_fast.Blur, x, along, stride, padding), _fast.blur(x, 3, kernel, stride, padding), [x])
 
 
 @pytest.mark.parametrize(
@@ -46,13 +50,13 @@ def test_convolutions(
     x, w = noise(2, channels, *[9] * dimension), noise(fields, channels, *[kernel] * dimension)
     options = stride, padding, dilation
     plain = (F.conv2d if dimension == 2 else F.conv3d)(x, w, None, *options)
-    fast = _fast.ByPortions.apply(x, w, *options)
+    fast = applied(_fast.ByPortions, x, w, *options)
     same(fast, plain, [x, w])
     if dilation == 1:
         patches = _fast.by_patches(x, w, stride, padding)
         assert patches.stride(1) == 1
         same(patches, plain, [x, w])
-        same(_fast.ByPatches.apply(x.detach(), w, stride, padding), plain, [w])
+        same(applied(_fast.ByPatches, x.detach(), w, stride, padding), plain, [w])
 
 
 def test_volumes_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +70,7 @@ def test_volumes_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         second = torch.autograd.grad(gradient.square().sum(), [x, *model.parameters()], allow_unused=True)
         one_by_one = torch.func.vmap(lambda a: model(a[None])[0])(x.detach())
-        named = dict(model.named_parameters())
+        named: dict[str, torch.Tensor] = dict(model.named_parameters())
 
         def loss(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
             # Skip connections share modules, which torch would not put back otherwise.

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 import numpy as np
 import pytest
 import torch
@@ -100,7 +103,7 @@ FEATURES = FieldType(H, [H.trivial, H.irrep(1, 1)])
         (lambda: H.irrep(0, 1), "has no irrep"),
         (lambda: C(4).irrep(3), "has no irrep"),
         (lambda: nn.Conv2d(GRAY, GRAY, 4), "kernel_size must be an odd number such as 3 or 5, got 4"),
-        (lambda: nn.Conv2d(GRAY, GRAY, None), "kernel_size must be an odd number"),
+        (lambda: nn.Conv2d(GRAY, GRAY, cast(Any, None)), "kernel_size must be an odd number"),
         (lambda: Likelihood(H, -1), "bandlimit must be a whole number of 0 or more, got -1"),
         (lambda: H.irreps(-1), "bandlimit must be 0 or more, got -1"),
         (
@@ -114,7 +117,7 @@ FEATURES = FieldType(H, [H.trivial, H.irrep(1, 1)])
         (lambda: nn.Conv3d(GRAY, GRAY, 3), r"needs a group that acts on R\^3, O\(2\) acts on R\^2"),
         (lambda: nn.Conv2d(GRAY, GRAY, 3, padding=-1), "padding must be 0 or more, 'same' or 'valid', got -1"),
         (lambda: nn.Conv2d(GRAY, GRAY, 3, padding="same", stride=2), "padding='same' needs stride 1, got 2"),
-        (lambda: nn.Conv2d(GRAY, GRAY, 3, padding_mode="mirror"), "unknown padding_mode 'mirror'"),
+        (lambda: nn.Conv2d(GRAY, GRAY, 3, padding_mode=cast(Any, "mirror")), "unknown padding_mode 'mirror'"),
         (lambda: nn.Conv2d(GRAY, FEATURES, 3)(torch.zeros(1, 3, 5, 5)), r"expected input of shape \(batch, 1, height"),
         (lambda: nn.Conv2d(GRAY, FEATURES, 3)(torch.zeros(1, 5, 5)), r"got \(1, 5, 5\)"),
         (lambda: nn.Linear(FEATURES, GRAY)(torch.zeros(2, 4)), r"Linear: expected input of shape \(batch, 3\)"),
@@ -141,25 +144,25 @@ FEATURES = FieldType(H, [H.trivial, H.irrep(1, 1)])
         (lambda: pscnn.equivariance_error(torch.nn.ReLU(), torch.zeros(1, 1), H.identity), "give in_type"),
     ],
 )
-def test_bad_input_is_refused_with_what_was_expected(make: object, message: str) -> None:
+def test_bad_input_is_refused_with_what_was_expected(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
+        make()
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: FieldType("O(2)", []),
-        lambda: FieldType(H, ["trivial"]),
-        lambda: nn.BatchNorm(3),
-        lambda: nn.Linear(GRAY, "scalar"),
-        lambda: nn.Linear(GRAY, GRAY, likelihood=2),
-        lambda: H.trivial + 1,
+        lambda: FieldType(cast(Any, "O(2)"), []),
+        lambda: FieldType(H, cast(Any, ["trivial"])),
+        lambda: nn.BatchNorm(cast(Any, 3)),
+        lambda: nn.Linear(GRAY, cast(Any, "scalar")),
+        lambda: nn.Linear(GRAY, GRAY, likelihood=cast(Any, 2)),
+        lambda: H.trivial + cast(Any, 1),
     ],
 )
-def test_wrong_types_are_refused(make: object) -> None:
+def test_wrong_types_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(TypeError):
-        make()  # type: ignore[operator]
+        make()
 
 
 def test_assert_equivariant_names_the_worst_element() -> None:

@@ -166,9 +166,12 @@ def test_convolution_options_are_torchs() -> None:
 def test_bias_lives_on_trivial_irreps_only() -> None:
     fields = FieldType(H, [H.irrep(1, 1), H.trivial, H.trivial])
     layer = nn.Linear(GRAY, fields)
+    assert layer.bias is not None
     assert layer.bias.shape == (1, 2)
     torch.nn.init.ones_(layer.bias)
-    assert layer.full_bias().tolist() == [0, 0, 1, 1]
+    full = layer.full_bias()
+    assert full is not None
+    assert full.tolist() == [0, 0, 1, 1]
     assert nn.Linear(GRAY, FieldType(H, [H.irrep(1, 0)])).bias is None
 
 
@@ -302,7 +305,9 @@ def test_compiled_layers_under_autocast() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             y = run(x)
         y.float().square().mul(torch.arange(12.0).view(-1, 1, 1)).sum().backward()
-        found.append((y, [p.grad.clone() for p in layer.parameters()]))
+        gradients = [p.grad.clone() for p in layer.parameters() if p.grad is not None]
+        assert len(gradients) == len(list(layer.parameters()))
+        found.append((y, gradients))
     (one, slow), (two, fast) = found
     assert one.dtype == two.dtype == torch.bfloat16
     torch.testing.assert_close(two, one)

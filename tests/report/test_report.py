@@ -9,7 +9,7 @@ from helpers import random_likelihood
 
 from pscnn import Likelihood
 from pscnn._extras import MissingExtraError
-from pscnn.groups import MIRROR, O2, O3, SO2, C, D, rotation
+from pscnn.groups import MIRROR, O2, O3, SO2, C, D, Group, rotation
 from pscnn.report import density_chart, density_curves, density_figure
 
 
@@ -33,7 +33,7 @@ def test_curves_are_values_of_the_density() -> None:
 
 
 @pytest.mark.parametrize("group", [O2(), SO2(), C(4), D(4)], ids=str)
-def test_figure_has_one_panel_per_density(group: object) -> None:
+def test_figure_has_one_panel_per_density(group: Group) -> None:
     figure = density_figure(stack(random_likelihood(group), random_likelihood(group)))
     assert len(figure.axes) == 2
     assert figure.axes[0].get_ylabel() == "density λ"

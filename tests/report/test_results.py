@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.image import AxesImage
 
 from pscnn.report import ablation_figure, confusion_figure, training_figure
+
+
+def shown(image: AxesImage) -> np.ndarray:
+    values = image.get_array()
+    assert values is not None
+    return values
 
 
 def test_confusion_shows_shares_of_the_true_class() -> None:
     figure = confusion_figure(np.array([[8, 2], [0, 5]]), ["left", "right"])
     axis = figure.axes[0]
-    assert np.allclose(axis.images[0].get_array(), [[0.8, 0.2], [0, 1]])
+    assert np.allclose(shown(axis.images[0]), np.array([[0.8, 0.2], [0.0, 1.0]]))
     assert [t.get_text() for t in axis.texts] == ["80", "20", "100"]
     assert [t.get_text() for t in axis.get_yticklabels()] == ["left", "right"]
     assert not confusion_figure(np.eye(40)).axes[0].texts
-    assert np.isfinite(confusion_figure(np.zeros((3, 3))).axes[0].images[0].get_array()).all()
+    assert np.isfinite(shown(confusion_figure(np.zeros((3, 3))).axes[0].images[0])).all()
     with pytest.raises(ValueError, match="square table"):
         confusion_figure(np.zeros((2, 3)))
     with pytest.raises(ValueError, match="2 classes but 1 names"):
@@ -28,7 +35,7 @@ def test_training_curves_show_what_there_is() -> None:
     figure = training_figure({"CNN": plain, "P-SCNN": ours})
     drawn = {axis.get_ylabel(): len(axis.lines) for axis in figure.axes}
     assert list(drawn) == ["validation accuracy", "training loss (task)", "KL divergence", "alignment error"]
-    assert list(figure.axes[0].lines[0].get_xdata()) == [1, 2, 3, 4]
+    assert np.asarray(figure.axes[0].lines[0].get_xdata()).tolist() == [1, 2, 3, 4]
     assert len(training_figure({"CNN": plain}).axes) == 2
     with pytest.raises(ValueError, match="have none of"):
         training_figure({"x": [{"epoch": 0}]})

@@ -62,7 +62,7 @@ def test_a_network_in_space_is_drawn_layer_by_layer() -> None:
     assert labels == [f"layer {k}\n{kind}" for k in (1, 2) for kind in ("rotations", "with inversion")] + ["density λ"]
     figure = agreement_figure(model, torch.randn(4, 3), points=20)
     assert [axis.get_title() for axis in figure.axes] == ["layer 1 (0)", "layer 2 (1)"]
-    assert sum(len(line.get_xdata()) for line in figure.axes[0].lines) == 20
+    assert sum(len(np.asarray(line.get_xdata())) for line in figure.axes[0].lines) == 20
     assert "ρ = −" in figure.axes[0].texts[0].get_text().replace("-", "−")
     with pytest.raises(ValueError, match="no learnt densities"):
         agreement_figure(torch.nn.Linear(3, 3), torch.randn(4, 3))

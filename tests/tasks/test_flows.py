@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
+from helpers import flow, sheet_of
 from typer.testing import CliRunner
 
-from pscnn import models, nn, report, training
+from pscnn import models, nn, training
 from pscnn.cli import app
 from pscnn.data import Windows, smoke
-from pscnn.experiments import SHEETS
 from pscnn.groups import rotation
 from pscnn.report import html_report
 from pscnn.tasks._forecasting import Forecasting
 from pscnn.tasks.flows import JetFlow, JetFlowSettings, Smoke, SmokeSettings
-
-
-def flow(tasks: int, frames: int, size: int = 64) -> torch.Tensor:
-    """Slowly turning vector fields."""
-    y, x = torch.meshgrid(*[torch.linspace(-1, 1, size)] * 2, indexing="ij")
-    time = 0.1 * torch.arange(frames)[None, :, None, None] + torch.arange(tasks)[:, None, None, None]
-    return torch.stack([torch.sin(3 * x + time), torch.cos(2 * y - time)], 2)
 
 
 @pytest.fixture
@@ -52,9 +42,10 @@ def tiny_task(**options: Any) -> Smoke:
     return Smoke(tiny(**options))
 
 
-@pytest.mark.parametrize("row", SHEETS["smoke"]().rows)
+@pytest.mark.parametrize("row", sheet_of("smoke").rows)
 def test_training_starts_at_full_width_with_the_settings_of_the_table(row: str) -> None:
-    config, _ = SHEETS["smoke"]().cells[row, "future"]
+    config, _ = sheet_of("smoke").cells[row, "future"]
+    assert isinstance(config, SmokeSettings)
     torch.manual_seed(0)
     model = models.build("flow", config.method, config.group, size=(6, 6), hidden=int(config.width))
     optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
@@ -75,9 +66,14 @@ def test_kernels_are_expanded_once_per_forecast(method: str, group: str, monkeyp
     for _ in range(3):
         frames.append(model(slow))
         slow = torch.cat([slow[:, 2:], frames[-1]], 1)
-    calls = []
+    calls: list[nn.SteerableMap] = []
     expand = nn.SteerableMap.kernel
-    monkeypatch.setattr(nn.SteerableMap, "kernel", lambda self: calls.append(self) or expand(self))
+
+    def counted(layer: nn.SteerableMap) -> torch.Tensor:
+        calls.append(layer)
+        return expand(layer)
+
+    monkeypatch.setattr(nn.SteerableMap, "kernel", counted)
     found = models.roll_out(model, past, 3)
     assert len(calls) == 3  # layers
     torch.testing.assert_close(found, torch.stack(frames, 1))
@@ -228,27 +224,3 @@ def test_an_exported_network_takes_frames_that_are_not_square(tmp_path: Path) ->
     torch.save({"state_dict": Forecasting(JetFlow(config)).state_dict()}, folder / "best.ckpt")
     program = torch.export.load(training.export_run(folder)).module()
     assert program(torch.zeros(5, 20, 62, 23)).shape == (5, 2, 62, 23)
-
-
-def test_pictures_of_a_forecast() -> None:
-    true = flow(1, 6, 16)[0]
-    figure = report.forecast_figure(true + 0.1, true, columns=3)
-    assert [axis.get_title() for axis in figure.axes[:3]] == ["step 1", "step 3", "step 6"]
-    for axis, field in zip(figure.axes[1:9:3], (true[2], true[2] + 0.1, None), strict=True):
-        expected = 0.1 * math.sqrt(2) * torch.ones(16, 16) if field is None else field.norm(dim=0)
-        np.testing.assert_allclose(axis.images[0].get_array(), expected, rtol=1e-5)
-        if field is not None:
-            (arrows,) = axis.collections  # one per pixel of so small a flow; y points up
-            np.testing.assert_allclose((arrows.U, arrows.V), field.flatten(1), rtol=1e-5)
-    content = report.forecast_animation(true + 0.1, true)
-    assert Image.open(io.BytesIO(content)).n_frames == 6  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="two flows of shape"):
-        report.forecast_figure(true, true[:, :1])
-
-
-def test_the_fastest_place_of_an_animation_has_its_colour() -> None:
-    true = 0.3 * flow(1, 1)[0]
-    true[0, 0, 8, 8:10] = 1  # so few pixels that a palette by frequency would not hold their yellow
-    shown = Image.open(io.BytesIO(report.forecast_animation(true + 0.01 * torch.rand_like(true), true))).convert("RGB")
-    colours = [torch.tensor(colour) for _, colour in shown.getcolors(2**24) or []]
-    assert min((colour - torch.tensor([253, 231, 37])).abs().max() for colour in colours) < 10

@@ -5,11 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from pscnn import Likelihood
-from pscnn.cli import app
-from pscnn.experiments import VARIATIONS
 from pscnn.groups import O2
 from pscnn.tasks.symmetry import TARGETS, SymmetrySettings, symmetry_score
 from pscnn.training import Store, load, run_missing, start, train
@@ -64,34 +61,7 @@ def test_a_seed_gives_the_same_whether_it_is_trained_alone_or_beside_others(tmp_
     assert not load(Store(tmp_path).folder(runs[0])).model.training
 
 
-def test_the_command_prints_scores_and_knows_its_targets(tmp_path: Path) -> None:
-    arguments = ["benchmark-symmetry", "--only", "all", "--only", "mirror", "--seeds", "1", "--epochs", "1"]
-    done = CliRunner().invoke(app, [*arguments, "--runs", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert "mirror" in done.output
-    assert "rotations" not in done.output.replace("rotations about", "")
-    done = CliRunner().invoke(app, ["benchmark-symmetry", "--only", "banana"])
-    assert done.exit_code != 0
-    assert "unknown target 'banana'" in " ".join(done.output.split())
-
-
 def test_the_density_tells_the_truth(tmp_path: Path) -> None:
     result = train(start(SymmetrySettings(target="half-turn", count=1000, epochs=40), tmp_path))
     assert result["train_task"] < 0.1
     assert result["auc"] > 0.99
-
-
-@pytest.mark.parametrize("what", VARIATIONS)
-def test_settings_can_be_compared(what: str, tmp_path: Path) -> None:
-    arguments = ["benchmark-symmetry", "--only", "none", "--seeds", "1", "--epochs", "1", "--vary", what]
-    arguments += ["--runs", str(tmp_path)]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    for label in VARIATIONS[what]:
-        assert label in done.output
-
-
-def test_what_cannot_be_varied_is_named() -> None:
-    done = CliRunner().invoke(app, ["benchmark-symmetry", "--vary", "colour"])
-    assert done.exit_code == 1
-    assert "cannot vary 'colour'" in done.output

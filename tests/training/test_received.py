@@ -194,7 +194,7 @@ def test_names_of_data_and_classes_are_text_in_a_report(tmp_path: Path) -> None:
 
 def test_results_files_are_data(tmp_path: Path) -> None:
     kept = json.loads((Path(__file__).parents[1] / "kept" / "0.1" / "results.json").read_text())["runs"][0]
-    for wrong in (
+    wrongs: list[dict[str, Any]] = [
         {"result": {**kept["result"], "epochs": "many"}},
         {"result": {**kept["result"], "test_accuracy": "high"}},
         {"result": {**kept["result"], "test_accuracy": None}},
@@ -203,7 +203,8 @@ def test_results_files_are_data(tmp_path: Path) -> None:
         {"densities": {"file": [1.0]}},
         {"densities": {"../../x": [1.0]}},
         {"densities": {"0": [[1.0]]}},
-    ):
+    ]
+    for wrong in wrongs:
         (tmp_path / "wrong.json").write_text(json.dumps({"runs": [{**kept, **wrong}]}))
         with pytest.raises(training.ConfigError, match="is not a file of runs"):
             take_runs(tmp_path / "wrong.json", tmp_path / "store")

@@ -1,0 +1,20 @@
+"""The command that prepares data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from pscnn.cli import app
+
+
+def test_wrong_requests(tmp_path: Path) -> None:
+    for arguments, message in (
+        (["rain"], "unknown data set 'rain'"),
+        (["smoke", "--device", "abacus"], "cannot simulate on 'abacus'"),
+        (["smoke", "--data-dir", "/proc/nowhere"], "cannot make the folder"),
+    ):
+        done = CliRunner().invoke(app, ["data", "prepare", *arguments])
+        assert done.exit_code == 1
+        assert message in " ".join(done.output.split())

@@ -1,0 +1,103 @@
+"""The command from people's own data to a report and an exported network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import NETWORKS
+from PIL import Image
+from typer.testing import CliRunner
+
+from pscnn import training
+from pscnn.cli import app
+from pscnn.data import own
+from pscnn.experiments import _discover
+from pscnn.report import _discover as words_about
+
+
+def pictures(root: Path, count: int = 10) -> Path:
+    """Bright above or below: a task that no rotation keeps."""
+    rng = np.random.default_rng(0)
+    for label, rows in (("above", slice(0, 14)), ("below", slice(14, 28))):
+        for k in range(count):
+            image = rng.integers(0, 120, (28, 28), dtype=np.uint8)
+            image[rows] += 100
+            (root / label).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(root / label / f"{k}.png")
+    return root
+
+
+@pytest.fixture
+def one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_discover, "FEWEST_EPOCHS", 1)
+    monkeypatch.setattr(_discover, "MOST_EPOCHS", 1)
+
+
+@pytest.mark.usefixtures("one_pass")
+def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = pictures(tmp_path / "sky")
+    command = ["discover", str(source), "--width", "0.1", "--seeds", "1", "--workers", "1", "--minutes", "5"]
+    command += ["--accelerator", "cpu"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "2 classes: 12 training, 4 validation, 4 test examples" in result.output
+    page = (tmp_path / "discover" / "sky" / "report.html").read_text()
+    assert "Answer" in page
+    assert "plain CNN" in page
+    runs = {p.name.split("-O2")[0]: p for p in (tmp_path / "discover" / "sky" / "own").iterdir() if p.is_dir()}
+    assert set(runs) == set(NETWORKS)
+    before = (runs["cnn"] / "result.json").stat().st_mtime
+    monkeypatch.setattr(words_about, "write_discovery", lambda found, out: out)
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (runs["cnn"] / "result.json").stat().st_mtime == before  # nothing is trained again
+
+    run = str(runs["p-scnn"])
+    (tmp_path / "bad.png").write_text("no image")
+    said = CliRunner().invoke(
+        app, ["predict", run, str(source / "above"), str(tmp_path / "bad.png"), "--out", "answers.csv"]
+    )
+    assert said.exit_code == 1
+    assert "bad.png is damaged" in said.output
+    assert len(Path("answers.csv").read_text().splitlines()) == 11
+    for kind, file in (("torch", "model.pt2"), ("onnx", "model.onnx")):
+        done = CliRunner().invoke(app, ["export", run, "--format", kind])
+        assert done.exit_code == 0, done.output
+        assert (runs["p-scnn"] / file).exists()
+    assert "exists" in CliRunner().invoke(app, ["export", run]).output
+    model = training.load(run).model
+    about = training.read_task(run).settings.holds
+    x = own.read_example(source / "above" / "0.png", about)[None]
+    torch.save(x, tmp_path / "x.pt")
+    code = (
+        "import sys; sys.modules['pscnn'] = None\n"
+        f"import torch; x = torch.load({str(tmp_path / 'x.pt')!r})\n"
+        f"y = torch.export.load({str(runs['p-scnn'] / 'model.pt2')!r}).module()(x)\n"
+        "import onnxruntime, numpy\n"
+        f"s = onnxruntime.InferenceSession({str(runs['p-scnn'] / 'model.onnx')!r})\n"
+        "z = s.run(None, {'input': x.numpy()})[0]\n"
+        "import json; print(json.dumps([y.tolist(), z.tolist()]))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    wanted = model(x).detach()
+    for got in json.loads(printed):
+        torch.testing.assert_close(torch.tensor(got), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_data_that_cannot_be_used_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    source = pictures(tmp_path / "sky", count=3)
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["discover", str(source), "--out", str(out)])
+    assert result.exit_code == 1
+    assert "the class 'above' has 3 examples; at least 5 are needed" in result.output
+    assert not out.exists()
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["discover", str(source), "--out", str(tmp_path / "file" / "below")])
+    assert result.exit_code == 1
+    assert "cannot make the folder" in result.output
