@@ -94,7 +94,12 @@ def test_a_run_leaves_the_process_as_it_was(tmp_path: Path) -> None:
 def test_data_are_loaded_once_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
     load = DoubleDigits.load
-    monkeypatch.setattr(DoubleDigits, "load", lambda self, folder: loads.append(folder) or load(self, folder))
+
+    def counted(self: DoubleDigits, folder: Any) -> Any:
+        loads.append(folder)
+        return load(self, folder)
+
+    monkeypatch.setattr(DoubleDigits, "load", counted)
     arguments = ["train", "ddmnist", *OPTIONS, "--epochs", "2", "--runs", str(tmp_path), "--accelerator", "cpu"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output

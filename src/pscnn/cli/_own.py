@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from pscnn import PscnnError
 from pscnn.cli._app import Accelerator, Run, app, command, complain, console, fail, make_folder, progress_bar, say
 from pscnn.cli._many import complete_runs
-from pscnn.data import DataError
 
 
 @app.command()
@@ -57,7 +57,7 @@ def discover(
                 regression=regression,
                 on_read=lambda done, of: progress.update(bar, completed=done, total=of),
             )
-    except DataError:
+    except PscnnError:
         with contextlib.suppress(OSError):  # it is not empty
             folder.rmdir()
         raise
@@ -118,7 +118,7 @@ def predict(
     rows: list[dict[str, Any]] = []
     refused = 0
     for file, answer in training.answers(run, files):
-        if isinstance(answer, DataError):
+        if isinstance(answer, PscnnError):
             refused += 1
             complain(str(answer))
             continue

@@ -30,9 +30,9 @@ def quickstart(
 
 class _Tasks(NamedCommands):
     def names(self) -> list[str]:
-        from pscnn.training import task_names
+        from pscnn.tasks import TASKS
 
-        return task_names()
+        return [*TASKS]
 
     def make(self, name: str) -> Callable[..., Any]:
         from pscnn.training import task_type

@@ -26,7 +26,7 @@ from pscnn.training._settings import (
 )
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
-from pscnn.training._task import Metric, Task, add_tasks, make_settings, task_names, task_of, task_type
+from pscnn.training._task import Metric, Task, make_settings, task_names, task_of, task_type
 
 if TYPE_CHECKING:
     from pscnn.training._data import Data
@@ -48,7 +48,6 @@ __all__ = [
     "Store",
     "Task",
     "TrainerSettings",
-    "add_tasks",
     "answers",
     "check_result",
     "diverged",

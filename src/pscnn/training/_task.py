@@ -100,41 +100,29 @@ class Task(ABC):
         return regularization(model, uniform_first=self.settings.uniform_first)
 
 
-_MODULES: dict[str, str] = {}
-_ALIASES: dict[str, str] = {}
-
-
-def add_tasks(modules: Mapping[str, str], aliases: Mapping[str, str] | None = None) -> None:
-    """Make tasks known.
-
-    Args:
-        modules: For every task's name its class, as "module:class"; the module is imported when the task is asked for.
-        aliases: Names of earlier versions, with those of today.
-    """
-    _MODULES.update(modules)
-    _ALIASES.update(aliases or {})
+def _known() -> Any:
+    """Tasks are plugins of the engine: it imports them by name, as ``codecs.lookup`` imports ``encodings``."""
+    return importlib.import_module("pscnn.tasks")
 
 
 def task_names() -> list[str]:
     """The names of all tasks."""
-    importlib.import_module("pscnn.tasks")  # as codecs.lookup imports encodings: tasks are plugins of the engine
-    return list(_MODULES)
+    return list(_known().TASKS)
 
 
 def former_names(name: str) -> list[str]:
     """What a task was called in earlier versions."""
-    return [old for old, new in _ALIASES.items() if new == name]
+    return [old for old, new in _known().FORMER_NAMES.items() if new == name]
 
 
 def task_type(name: str) -> type[Task]:
     """The class of a task."""
-    names = task_names()
-    name = _ALIASES.get(name, name)
-    if name not in names:
-        raise ConfigError(f"unknown task {name!r}: use one of {', '.join(names)}")
-    module, _, cls = _MODULES[name].partition(":")
-    found: type[Task] = getattr(importlib.import_module(module), cls)
-    return found
+    name = _known().FORMER_NAMES.get(name, name)
+    if name not in _known().TASKS:
+        raise ConfigError(f"unknown task {name!r}: use one of {', '.join(task_names())}")
+    module, _, cls = _known().TASKS[name].partition(":")
+    task: type[Task] = getattr(importlib.import_module(module), cls)
+    return task
 
 
 def task_of(settings: Settings) -> Task:
