@@ -41,7 +41,7 @@ def test_folders_are_named_by_what_differs(settings: Settings, name: str) -> Non
 
 
 def test_long_names_are_digests_and_differ() -> None:
-    many = {f"{split}_per_class": 1000 for split in ("train", "validation", "test")}
+    many: dict[str, Any] = {f"{split}_per_class": 1000 for split in ("train", "validation", "test")}
     first = DoubleDigitSettings(**many, released="sampling,alignment,first-kl,gate-bias", other_symmetry="D4", kinds=7)
     names = {run_name(first), run_name(replace(first, kinds=6)), run_name(replace(first, lr=0.1))}
     assert len(names) == 3
