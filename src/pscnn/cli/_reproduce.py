@@ -78,6 +78,7 @@ def _reproduce(
     only: Annotated[
         list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; can be given again.")
     ] = None,
+    run: Annotated[bool, typer.Option(help="Run what is missing, or only show what is there.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it may take.")] = False,
     known: Annotated[
         list[Path] | None, typer.Option(help="Take finished runs from this file of results --save; can be given again.")
@@ -115,9 +116,8 @@ def _reproduce(
         errors.print(f"{file}: {experiments.take_runs(file, runs)} runs taken into {runs}", highlight=False)
     for sheet in figures:
         report.check_drawable(sheet, store)  # before hours of training
-    failed = complete_runs(
-        wanted, store, workers=workers, data_dir=data_dir, accelerator=accelerator, engine=engine, gpus=gpus
-    )
+    how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
+    failed = complete_runs(wanted, store, **how) if run else []
     for sheet in tables:
         _print_table(sheet, sheet.fill(seeds, store.result), form)
     if figures and len(failed) < len(wanted):
