@@ -10,12 +10,11 @@ from torch import nn as tnn
 
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
-from pscnn.models._flows import FLOW_METHODS, PAST, flows
+from pscnn.models._flows import FLOW_METHODS, PAST, flows, roll_out
 from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, highest_frequency, penalty
 from pscnn.models._preliminary import FreeProjection
 from pscnn.models._released import DetachedBatchNorm, as_released
 from pscnn.models._rescale import Rescale
-from pscnn.models._roll_out import roll_out
 from pscnn.models._twin import twin
 from pscnn.models._vectors import VECTOR_METHODS, vectors
 from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
@@ -44,12 +43,13 @@ __all__ = [
 ]
 
 NONLINEARITIES = ("gated", "fourier")
-TASKS: dict[str, tuple[Callable[..., tnn.Sequential], str]] = {
-    "ddmnist": (double_digits, "p-scnn"),
-    "vectors": (vectors, "pe-mlp"),
-    "medmnist3d": (volumes, "p-scnn"),
-    "flow": (flows, "p-scnn"),
+TASKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
+    "ddmnist": (double_digits, METHODS, "p-scnn", ""),
+    "vectors": (vectors, VECTOR_METHODS, "pe-mlp", " for vectors"),
+    "medmnist3d": (volumes, VOLUME_METHODS, "p-scnn", " for volumes"),
+    "flow": (flows, FLOW_METHODS, "p-scnn", " for flows"),
 }
+"""What builds the network, its methods, the one with densities, and how messages go on."""
 
 
 def build(task: str, method: str | None = None, group: Group | str = "O(2)", **options: Any) -> tnn.Sequential:
@@ -75,11 +75,15 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
     """
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}: use one of {', '.join(TASKS)}")
-    make, default = TASKS[task]
+    make, methods, default, where = TASKS[task]
+    method = method or default
     known = [name for name in inspect.signature(make).parameters if name not in ("method", "group")]
     for name in options:
         if name not in known:
             raise TypeError(f"{task} has no option {name!r}; it has {', '.join(known)}")
     if options.get("nonlinearity", "gated") not in NONLINEARITIES:
         raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(NONLINEARITIES)}")
-    return make(method or default, parse(group) if isinstance(group, str) else group, **options)
+    group = parse(group) if isinstance(group, str) else group
+    if method not in methods:
+        raise ValueError(f"unknown method {method!r}{where}: use one of {', '.join(methods)}")
+    return make(method, group, **options)
