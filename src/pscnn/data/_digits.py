@@ -38,13 +38,7 @@ class Digits(NamedTuple):
 
 
 def load_digits(source: str, side: int, folder: str | Path | None = None) -> dict[str, Digits]:
-    """Digits in disjoint splits "train", "validation" and "test".
-
-    Args:
-        source: "mnist", or "digits", the 1,797 digits bundled with scikit-learn, upsampled.
-        side: Side length of the images, 28 or 14.
-        folder: Data folder for "mnist"; see ``data_folder``.
-    """
+    """Digits in disjoint splits, of side length 28 or 14: MNIST's, or those of scikit-learn, upsampled."""
     check_known("source of digits", source, SOURCES)
     return _mnist(data_folder(folder), side) if source == "mnist" else _bundled(side)
 
@@ -98,8 +92,7 @@ def _bundled(side: int) -> dict[str, Digits]:
     margin = side - inner
     images = F.pad(images[:, 0], (margin // 2, margin - margin // 2) * 2)
     labels = torch.from_numpy(bundle.target.astype(np.int64))
-    parts = []
-    for order in shuffled_classes(bundle.target, 0):
-        parts.append(np.split(order, [round(0.6 * len(order)), round(0.75 * len(order))]))
+    classes = shuffled_classes(bundle.target, 0)
+    parts = [np.split(own, [round(0.6 * len(own)), round(0.75 * len(own))]) for own in classes]
     rows = [torch.from_numpy(np.sort(np.concatenate(part))) for part in zip(*parts, strict=True)]
     return {split: Digits(images[own], labels[own]) for split, own in zip(SPLITS, rows, strict=True)}

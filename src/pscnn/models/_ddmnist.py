@@ -30,14 +30,7 @@ def double_digits(
     channels: int = 1,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """Five blocks, three poolings, a 1×1 convolution and a linear head (paper, Table 7; 7 layers).
-
-    Args:
-        method: "cnn" (plain), "scnn" (fully equivariant), "restricted" (equivariant, then free), "rpp" (residual
-            pathway priors) or "p-scnn" (learnt densities).
-        group: H, of the plane. "cnn" does not use it.
-        width: Multiplies the numbers of fields, 1 as in the paper; the other options are those of ``build``.
-    """
+    """Five blocks, three poolings, a 1×1 convolution and a linear head (paper, Table 7; 7 layers)."""
     if group.dimension != 2:
         raise ValueError(f"ddmnist needs a group of the plane, got {group.name}")
     if size not in DIGIT_SIZES:

@@ -44,21 +44,7 @@ def flows(
     bandlimit: int = 2,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """A network from (B, 20, H, W) to (B, 2, H, W).
-
-    Args:
-        method: "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp" (equivariant plus plain layers, with a
-            penalty), "combo" (plain, then equivariant), "clcnn" (every pixel of the image has its own kernel), "lift"
-            (equivariant, with features of the whole image), "rgroup" (filters mixed anew for every turn), "rsteer"
-            (every pixel of the kernel has its own weights) or "p-scnn".
-        group: H of "p-scnn": C(4), with regular fields and ReLU, or SO(2), with irreps up to frequency 2 and gates.
-        size: Height and width of the fields ("mlp" and "clcnn").
-        hidden: Fields per layer; channels in the plain networks.
-        layers: Convolutions, two or more ("lift" and "combo" have their own number).
-        kernel: Side length of kernels.
-        bandlimit: L of the densities.
-        density: Further options of ``pscnn.Likelihood``.
-    """
+    """A network from (B, 20, H, W) to (B, 2, H, W)."""
     density = density or {}
     if method == "p-scnn" and group != C(4):
         return _irreps(group, hidden, layers, kernel, bandlimit, density)
@@ -142,14 +128,7 @@ def _irreps(
 
 
 class LocallyConnected(tnn.Module):
-    """A convolution with a kernel of its own at every pixel; the penalty is how much turning the whole changes it.
-
-    Args:
-        source: Channels that come in.
-        target: Channels that go out.
-        size: Height and width of the image.
-        kernel: Side length of kernels.
-    """
+    """A convolution with a kernel of its own at every pixel; the penalty is how much turning the whole changes it."""
 
     def __init__(self, source: int, target: int, size: tuple[int, int], kernel: int) -> None:
         super().__init__()
@@ -222,12 +201,7 @@ class RelaxedGroupConvolution(tnn.Module):
 
     K_g = Σ_f c_f(g) · g(W_f): equivariant as long as c does not depend on g, as at the start.
 
-    Args:
-        source: Fields that come in.
-        target: Fields that go out, each with one channel per turn.
-        kernel: Side length of kernels.
-        lifting: Whether the input has one channel per field (an image) instead of one per turn.
-        banks: Filters to mix.
+    When lifting, the input has one channel per field (an image) instead of one per turn.
     """
 
     def __init__(self, source: int, target: int, kernel: int, *, lifting: bool, banks: int = 2) -> None:

@@ -96,16 +96,7 @@ def _prior(
 
 
 class SteerableKit:
-    """Builds the layers of the steerable methods; remembers the type of the features built so far.
-
-    Args:
-        method: "scnn", "restricted", "rpp" or "p-scnn".
-        group: H.
-        bandlimit: L of the densities ("p-scnn").
-        nonlinearity: "gated" or "fourier".
-        channels: Scalar channels of the input.
-        density: Further options of ``Likelihood``, such as ``alignment="construction"``.
-    """
+    """Builds the layers of the steerable methods; remembers the type of the features built so far."""
 
     def __init__(
         self, method: str, group: Group, bandlimit: int, nonlinearity: str, channels: int, density: dict[str, Any]
@@ -189,12 +180,7 @@ class SteerableKit:
 
 
 class PlainKit:
-    """Builds the plain CNN's layers: the same stages with free convolutions, batch norm and ELU.
-
-    Args:
-        dimension: 2 or 3.
-        fields: Channels of the input; then of the features built so far.
-    """
+    """Builds the plain CNN's layers: the same stages with free convolutions, batch norm and ELU."""
 
     def __init__(self, dimension: int, fields: int) -> None:
         self.dimension, self.fields = dimension, fields
@@ -242,3 +228,23 @@ def penalty(model: tnn.Module) -> Tensor | None:
     """What a model's layers add to the loss: the sum over those that have a penalty, None if there are none."""
     terms: list[Tensor] = [module.penalty() for module in model.modules() if hasattr(module, "penalty")]  # type: ignore[operator]
     return sum(terms[1:], terms[0]) if terms else None
+
+
+def twin(model: tnn.Module) -> tnn.Module:
+    """The plain twin: a copy with every steerable layer replaced by a free ``torch.nn`` one of the same channels.
+
+    Normalisation, nonlinearities and pooling stay, so the difference in time is what steerability costs. The free
+    kernels start as the expanded ones: at first the outputs are the same.
+
+    Example:
+        >>> from pscnn.models import build
+        >>> plain = twin(build("ddmnist", "p-scnn", "C4", width=0.2))
+        >>> type(plain[2])
+        <class 'torch.nn.modules.conv.Conv2d'>
+    """
+    if hasattr(type(model), "plain"):
+        return model.plain()  # type: ignore[operator]
+    out = copy.deepcopy(model)
+    for name, child in model.named_children():
+        setattr(out, name, twin(child))
+    return out

@@ -29,15 +29,7 @@ def vectors(
     noise: float = 0.0,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """Three linear layers, the first two with normalisation and nonlinearity (paper, Appendix F.2).
-
-    Args:
-        method: "mlp" (plain), "e-mlp" (equivariant), "pe-mlp" (learnt densities) or "preliminary" (free matrices per
-            pair of irreps instead of a density).
-        group: H, of the plane or of space.
-        shared: One density for all layers instead of one each.
-        noise: Of the preliminary approach, on what starts at zero; the other options are those of ``build``.
-    """
+    """Three linear layers, the first two with normalisation and nonlinearity (paper, Appendix F.2)."""
     if method == "mlp":
         sizes = (group.dimension, 2, 4)
         layers: list[tnn.Module] = []

@@ -43,18 +43,7 @@ def volumes(
     channels: int = 1,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """Three residual blocks and a linear head; 29³ voxels become 27, 13, 7, 3 and 1.
-
-    Args:
-        method: "cnn" (plain), "scnn" (fully equivariant), "rpp" (whole blocks with a plain one in parallel) or "p-scnn"
-            (the second layer of every residual block has a learnt density, which its skip connection shares);
-            "resnet18", another architecture, is the plain network that the MedMNIST collection is measured with.
-        group: H, of space, such as SO(3) or SO(2)@z. "cnn" and "resnet18" do not use it; the latter has no options but
-            ``classes`` and ``channels``.
-        nonlinearity: "gated", or "fourier" for functions on the sphere (on the group, if it turns about an axis).
-        size: Side length of the volumes: 28 as in the paper, 16, or 64, which a first pooling brings to 29.
-        width: Fields in the first block; with "rpp" half of it, as in the paper.
-    """
+    """Three residual blocks and a linear head; 29³ voxels become 27, 13, 7, 3 and 1."""
     if group.dimension != 3:
         raise ValueError(f"medmnist3d needs a group of space such as SO(3), got {group.name}")
     if size not in VOLUME_SIZES:
