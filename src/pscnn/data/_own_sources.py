@@ -104,13 +104,11 @@ def _table(source: Path, regression: bool | None, on_read: Progress) -> Found:
             number(row[c]) is not None for row in rows for c in columns
         )
     if regression:
-        targets: list[Any] = []
-        for line, row in enumerate(rows, 2):
-            values = [number(row[c]) for c in columns]
+        targets: list[Any] = [[number(row[c]) for c in columns] for row in rows]
+        for line, (row, values) in enumerate(zip(rows, targets, strict=True), 2):
             if any(value is None or not math.isfinite(value) for value in values):
                 got = ", ".join(row[c] for c in columns)
                 raise DataError(f"{source}, line {line}: targets must be finite numbers, got {got}")
-            targets.append(values)
     elif len(columns) > 1:
         raise DataError(f"{source}: classes are one column, got {', '.join(columns)}; give numbers for a regression")
     else:

@@ -30,7 +30,7 @@ from torch import Tensor
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
 from pscnn.data._examples import Examples
-from pscnn.data._folder import DataError, read_arrays, save
+from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
 from pscnn.data._own_pixels import fit, read_file
 from pscnn.data._own_sources import SUFFIXES, Found, number, read
 
@@ -207,15 +207,11 @@ def _scale(pixels: AnyArray, low: float, high: float) -> AnyArray:
 def _split(strata: AnyArray, found: Found, source: Path, seed: int) -> AnyArray:
     """0 for training, 1 for validation, 2 for testing."""
     given = np.array([-1 if split is None else split for split in found.splits])
-    if not found.regression:
-        present = sorted({found.names[k] for k in strata})
-        if len(present) < 2:
-            raise DataError(f"{source} has one class only ({present[0]!r}); there is nothing to tell apart")
+    if not found.regression and len(found.names) < 2:
+        raise DataError(f"{source} has one class only ({found.names[0]!r}); there is nothing to tell apart")
     fewest = FEWEST * (2 if found.regression else 1)
-    rng = np.random.default_rng(seed)
     out = given.copy()
-    for label, name in enumerate(found.names[:1] if found.regression else found.names):
-        rows = rng.permutation(np.flatnonzero(strata == label))
+    for name, rows in zip(found.names, shuffled_classes(strata, seed), strict=False):  # a regression is one class
         kind = "there are" if found.regression else f"the class {name!r} has"
         if (given[rows] < 0).all():
             if len(rows) < fewest:
