@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pscnn._extras import require
 from pscnn._types import AnyArray
-from pscnn.data._folder import DataError, data_folder
+from pscnn.data._folder import DataError, check_known, data_folder, download, shuffled_classes
 
 SOURCES = ("digits", "mnist")
 SPLITS = ("train", "validation", "test")
@@ -30,32 +30,17 @@ _MNIST_FILES = {
 _MNIST_VALIDATION = 3000  # of the 10,000 test digits; the other 7,000 are for testing
 
 
-@dataclass(frozen=True, eq=False)
-class Digits:
-    """Digit images of one split.
-
-    Attributes:
-        images: Values in [0, 1], shape (N, side, side).
-        labels: 0 to 9, shape (N,).
-    """
+class Digits(NamedTuple):
+    """Digit images of one split, (N, side, side) with values in [0, 1], and their labels, (N,)."""
 
     images: Tensor
     labels: Tensor
 
 
 def load_digits(source: str, side: int, folder: str | Path | None = None) -> dict[str, Digits]:
-    """Digits in disjoint splits "train", "validation" and "test".
-
-    Args:
-        source: "mnist", or "digits", the 1,797 digits bundled with scikit-learn, upsampled.
-        side: Side length of the images, 28 or 14.
-        folder: Data folder for "mnist"; see ``data_folder``.
-    """
-    if source == "mnist":
-        return _mnist(data_folder(folder), side)
-    if source == "digits":
-        return _bundled(side)
-    raise ValueError(f"unknown source of digits {source!r}: use one of {', '.join(SOURCES)}")
+    """Digits in disjoint splits, of side length 28 or 14: MNIST's, or those of scikit-learn, upsampled."""
+    check_known("source of digits", source, SOURCES)
+    return _mnist(data_folder(folder), side) if source == "mnist" else _bundled(side)
 
 
 def _mnist(folder: Path, side: int) -> dict[str, Digits]:
@@ -65,7 +50,9 @@ def _mnist(folder: Path, side: int) -> dict[str, Digits]:
     def digits(split: str, rows: AnyArray | slice) -> Digits:
         images = torch.from_numpy(arrays[f"{split}-images-idx3-ubyte"][rows]).float() / 255
         labels = torch.from_numpy(arrays[f"{split}-labels-idx1-ubyte"][rows].astype(np.int64))
-        return Digits(_resize(images, side), labels)
+        if side != images.shape[-1]:
+            images = F.interpolate(images[:, None], (side, side), mode="bilinear", antialias=True)[:, 0]
+        return Digits(images, labels)
 
     order = np.random.default_rng(0).permutation(10000)
     return {
@@ -79,7 +66,11 @@ def _read_idx(name: str, folder: Path) -> AnyArray:
     plain, packed = folder / name, folder / f"{name}.gz"
     path = plain if plain.exists() else packed
     if not path.exists():
-        _download(packed)
+        advice = (
+            f"Put {packed.name} and the other three files there, set --data-dir or PSCNN_DATA to a folder "
+            "that holds mnist/, or use --source digits, which needs no download"
+        )
+        download(_MNIST_URL + packed.name, packed, "MNIST", advice)  # checked below, after decompression
     try:
         content = path.read_bytes() if path == plain else gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
@@ -87,21 +78,8 @@ def _read_idx(name: str, folder: Path) -> AnyArray:
     if hashlib.sha256(content).hexdigest() != _MNIST_FILES[name]:
         raise DataError(f"{path} is damaged or not MNIST (its checksum is wrong). Delete it to download it again")
     axes = content[3]
-    shape = [int.from_bytes(content[4 + 4 * k : 8 + 4 * k], "big") for k in range(axes)]
+    shape = np.frombuffer(content, ">u4", axes, offset=4)
     return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * axes).reshape(shape).copy()
-
-
-def _download(target: Path) -> None:
-    pooch = require("pooch", "data", "Downloading MNIST")
-    try:
-        # Verified after decompression by the caller; pooch moves the file into place when it is complete.
-        pooch.retrieve(_MNIST_URL + target.name, known_hash=None, fname=target.name, path=target.parent)
-    except Exception as error:  # requests and urllib raise many kinds
-        raise DataError(
-            f"MNIST is not in {target.parent} and could not be downloaded ({type(error).__name__}). "
-            f"Put {target.name} and the other three files there, set --data-dir or PSCNN_DATA to a folder "
-            "that holds mnist/, or use --source digits, which needs no download"
-        ) from error
 
 
 def _bundled(side: int) -> dict[str, Digits]:
@@ -114,21 +92,7 @@ def _bundled(side: int) -> dict[str, Digits]:
     margin = side - inner
     images = F.pad(images[:, 0], (margin // 2, margin - margin // 2) * 2)
     labels = torch.from_numpy(bundle.target.astype(np.int64))
-    rng = np.random.default_rng(0)
-    rows: dict[str, list[AnyArray]] = {split: [] for split in SPLITS}
-    for digit in range(10):
-        order = rng.permutation(np.flatnonzero(bundle.target == digit))
-        first, second = round(0.6 * len(order)), round(0.75 * len(order))
-        for split, part in zip(SPLITS, np.split(order, [first, second]), strict=True):
-            rows[split].append(part)
-    return {split: Digits(images[index], labels[index]) for split, index in _joined(rows).items()}
-
-
-def _joined(rows: dict[str, list[AnyArray]]) -> dict[str, Tensor]:
-    return {split: torch.from_numpy(np.sort(np.concatenate(parts))) for split, parts in rows.items()}
-
-
-def _resize(images: Tensor, side: int) -> Tensor:
-    if images.shape[-1] == side:
-        return images
-    return F.interpolate(images[:, None], (side, side), mode="bilinear", antialias=True)[:, 0]
+    classes = shuffled_classes(bundle.target, 0)
+    parts = [np.split(own, [round(0.6 * len(own)), round(0.75 * len(own))]) for own in classes]
+    rows = [torch.from_numpy(np.sort(np.concatenate(part))) for part in zip(*parts, strict=True)]
+    return {split: Digits(images[own], labels[own]) for split, own in zip(SPLITS, rows, strict=True)}

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
-class Examples:
+class Labelled:
+    """What is drawn or looked up by row number, with a label for every row."""
+
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def _move(self, device: torch.device) -> None:
+        """Bring all tensors to a device, once."""
+        if self.labels.device != device:
+            for name, value in vars(self).items():
+                if isinstance(value, Tensor):
+                    setattr(self, name, value.to(device))
+
+
+class Examples(Labelled):
     """Examples of one split.
 
     Args:
@@ -16,16 +33,7 @@ class Examples:
     def __init__(self, pixels: Tensor, labels: Tensor) -> None:
         self.pixels, self.labels = pixels, labels
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def images(self, rows: Tensor, seed: int) -> Tensor:
-        """Some examples as floating-point numbers, on the device of the row numbers.
-
-        Args:
-            rows: Indices.
-            seed: Not used: nothing is random here.
-        """
-        if self.pixels.device != rows.device:  # once per device
-            self.pixels, self.labels = self.pixels.to(rows.device), self.labels.to(rows.device)
+        """Some examples as floating-point numbers, on the device of the row numbers; the seed is not used."""
+        self._move(rows.device)
         return self.pixels[rows].float()

@@ -1,16 +1,19 @@
-"""Where data sets lie on disk."""
+"""Where data sets lie on disk, and how they get there."""
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from pscnn._errors import PscnnError
+from pscnn._extras import require
+from pscnn._files import write_whole
 from pscnn._types import AnyArray
 
 
@@ -48,3 +51,45 @@ def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None
         raise DataError(f"{path} may not be read: change its permissions") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error
+
+
+def array_of(arrays: dict[str, AnyArray], name: str, path: Path) -> AnyArray:
+    """One of the arrays of a file, which must have it."""
+    if name not in arrays:
+        raise DataError(f"{path} has no array {name}; it has {', '.join(sorted(arrays)) or 'none'}")
+    return arrays[name]
+
+
+def save(path: Path, content: io.BytesIO, advice: str) -> None:
+    """Write a file, whole or not at all, into a folder that is made if need be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}. {advice}") from None
+
+
+def download(address: str, path: Path, title: str, advice: str, checksum: str | None = None) -> None:
+    """Fetch a file of a data set, or say that it is missing and what to do."""
+    pooch = require("pooch", "data", f"Downloading {title}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # pooch checks the file and moves it into place when it is complete.
+        pooch.retrieve(address, known_hash=checksum, fname=path.name, path=path.parent)
+    except Exception as error:  # requests and urllib raise many kinds
+        what, why = (path.name, f": {error}") if checksum else (title, "")
+        raise DataError(
+            f"{what} is not in {path.parent} and could not be downloaded ({type(error).__name__}{why}). {advice}"
+        ) from error
+
+
+def check_known(kind: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is not among those known."""
+    if name not in known:
+        raise ValueError(f"unknown {kind} {name!r}: use one of {', '.join(known)}")
+
+
+def shuffled_classes(labels: AnyArray, seed: int) -> Iterator[AnyArray]:
+    """The rows of every class that occurs, in random order."""
+    rng = np.random.default_rng(seed)
+    return (rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels))

@@ -21,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pscnn.data._digits import SOURCES, SPLITS, Digits, load_digits
-from pscnn.data._folder import DataError
+from pscnn.data._examples import Labelled
+from pscnn.data._folder import DataError, check_known
 
 __all__ = ["SOURCES", "SYMMETRIES", "DataError", "DoubleDigits", "load", "render"]
 
@@ -31,7 +32,7 @@ SYMMETRIES = ("C1", "C4", "SO2", "D1", "D4", "O2")
 MEAN, STD = 0.06535, 0.55507
 
 
-class DoubleDigits:
+class DoubleDigits(Labelled):
     """Pairs of digits of one split, as indices; ``images`` draws them.
 
     Args:
@@ -44,16 +45,9 @@ class DoubleDigits:
     """
 
     def __init__(
-        self,
-        digits: Digits,
-        per_class: int,
-        symmetry: str,
-        seed: int,
-        kinds: int = 10,
-        released_rotation: bool = False,
+        self, digits: Digits, per_class: int, symmetry: str, seed: int, kinds: int = 10, released_rotation: bool = False
     ) -> None:
-        if symmetry not in SYMMETRIES:
-            raise ValueError(f"unknown digit symmetry {symmetry!r}: use one of {', '.join(SYMMETRIES)}")
+        check_known("digit symmetry", symmetry, SYMMETRIES)
         if per_class < 1:
             raise ValueError(f"needs at least one image per class, got {per_class}")
         if not 2 <= kinds <= 10:
@@ -69,9 +63,6 @@ class DoubleDigits:
                 rows = torch.nonzero(wanted == digit)[:, 0]
                 self.pairs[rows, side] = pool[torch.randint(len(pool), (len(rows),), generator=generator)]
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def images(self, rows: Tensor, seed: int) -> Tensor:
         """The images of some rows, with augmentations drawn from a seed, shape (B, 1, 2·side, 2·side).
 
@@ -79,10 +70,8 @@ class DoubleDigits:
             rows: Indices; images are made on their device.
             seed: Seeds the augmentation.
         """
-        device = rows.device
-        if self.bank.device != device:  # once per device
-            self.bank, self.pairs, self.labels = (t.to(device) for t in (self.bank, self.pairs, self.labels))
-        generator = torch.Generator(device).manual_seed(seed)
+        self._move(rows.device)
+        generator = torch.Generator(rows.device).manual_seed(seed)
         return render(self.bank[self.pairs[rows]], self.symmetry, generator, self.released_rotation)
 
 
@@ -165,8 +154,7 @@ def load(
     counts = {"train": 100, "validation": 20, "test": 50, **(per_class or {})}
     digits = load_digits(source, size // 2, folder)
     if overlap:
-        held_out = digits["validation"], digits["test"]
-        joined = Digits(torch.cat([d.images for d in held_out]), torch.cat([d.labels for d in held_out]))
+        joined = Digits(*map(torch.cat, zip(digits["validation"], digits["test"], strict=True)))
         digits = {**digits, "validation": joined, "test": joined}
     return {
         split: DoubleDigits(digits[split], counts[split], symmetry, 4 * seed + k, kinds, released_rotation)

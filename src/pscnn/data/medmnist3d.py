@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pscnn._extras import require
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
 from pscnn.data._examples import Examples
-from pscnn.data._folder import DataError, data_folder, read_arrays
+from pscnn.data._folder import DataError, array_of, check_known, data_folder, download, read_arrays, shuffled_classes
 
 __all__ = ["CLASSES", "SIZES", "DataError", "Volumes", "load", "read", "subset"]
 
@@ -76,14 +75,18 @@ def load(
         fraction: How much of the training split to use, the same share of every class; always the same rows.
         folder: Data folder; see ``data_folder``.
     """
-    if dataset not in CLASSES:
-        raise ValueError(f"unknown data set {dataset!r}: use one of {', '.join(CLASSES)}")
+    check_known("data set", dataset, CLASSES)
     if size not in SIZES:
         raise ValueError(f"volumes have side length 28 or 64, got {size}")
     name = f"{dataset}mnist3d{'' if size == 28 else f'_{size}'}.npz"
     path = data_folder(folder) / "medmnist" / name
     if not path.exists():
-        _download(path, _CHECKSUMS[dataset][SIZES.index(size)])
+        advice = (
+            "Put it there, or set --data-dir or PSCNN_DATA to a folder that holds medmnist/, or train on shapes3d, "
+            "which needs no download"
+        )
+        checksum = f"md5:{_CHECKSUMS[dataset][SIZES.index(size)]}"
+        download(f"{_URL}{path.name}?download=1", path, "MedMNIST", advice, checksum)
     splits = read(path, size, len(CLASSES[dataset]))
     train = splits["train"]
     rows = torch.from_numpy(subset(train.labels.numpy(), fraction))
@@ -95,11 +98,7 @@ def read(path: Path, size: int, classes: int) -> dict[str, Volumes]:
     arrays = read_arrays(path, ". Delete it to download it again")
     out = {}
     for split, short in zip(SPLITS, ("train", "val", "test"), strict=True):
-        for kind in ("images", "labels"):
-            if f"{short}_{kind}" not in arrays:
-                found = ", ".join(sorted(arrays)) or "none"
-                raise DataError(f"{path} has no array {short}_{kind}; it has {found}")
-        images, labels = arrays[f"{short}_images"], arrays[f"{short}_labels"]
+        images, labels = (array_of(arrays, f"{short}_{kind}", path) for kind in ("images", "labels"))
         if images.ndim != 4 or images.shape[1:] != (size,) * 3 or images.dtype != np.uint8:
             raise DataError(
                 f"{path}: {short}_images must be bytes of shape (N, {size}, {size}, {size}), "
@@ -125,23 +124,5 @@ def subset(labels: AnyArray, fraction: float) -> AnyArray:
     """Rows that hold a share of every class, at least one each; sorted, and the same every time."""
     if not 0 < fraction <= 1:
         raise ValueError(f"the fraction of the training split must lie in (0, 1], got {fraction}")
-    rng = np.random.default_rng(_SUBSET_SEED)
-    rows = []
-    for label in np.unique(labels):
-        found = rng.permutation(np.flatnonzero(labels == label))
-        rows.append(found[: max(1, round(fraction * len(found)))])
+    rows = [own[: max(1, round(fraction * len(own)))] for own in shuffled_classes(labels, _SUBSET_SEED)]
     return np.sort(np.concatenate(rows))
-
-
-def _download(path: Path, checksum: str) -> None:
-    pooch = require("pooch", "data", "Downloading MedMNIST")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # pooch checks the file and moves it into place when it is complete.
-        pooch.retrieve(f"{_URL}{path.name}?download=1", f"md5:{checksum}", fname=path.name, path=path.parent)
-    except Exception as error:  # requests and urllib raise many kinds
-        raise DataError(
-            f"{path.name} is not in {path.parent} and could not be downloaded ({type(error).__name__}: {error}). "
-            "Put it there, or set --data-dir or PSCNN_DATA to a folder that holds medmnist/, or train on shapes3d, "
-            "which needs no download"
-        ) from error

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 from pscnn.data._digits import SPLITS
+from pscnn.data._examples import Labelled
+from pscnn.data._folder import check_known
 
 __all__ = ["SIZES", "VARIANTS", "Shapes", "load"]
 
@@ -37,7 +39,7 @@ JITTER = 0.03
 TILT = math.radians(10)
 
 
-class Shapes:
+class Shapes(Labelled):
     """Bodies of one split; ``images`` draws them.
 
     Args:
@@ -47,17 +49,13 @@ class Shapes:
     """
 
     def __init__(self, count: int, variant: str, size: int = 16) -> None:
-        if variant not in VARIANTS:
-            raise ValueError(f"unknown variant {variant!r}: use one of {', '.join(VARIANTS)}")
+        check_known("variant", variant, VARIANTS)
         if size not in SIZES:
             raise ValueError(f"shapes have side length {SIZES}, got {size}")
         if count < 2:
             raise ValueError(f"needs two bodies or more, got {count}")
         self.variant, self.size = variant, size
         self.labels = torch.arange(count) % 2
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
     def images(self, rows: Tensor, seed: int) -> Tensor:
         """Volumes of some rows, at poses drawn from a seed, shape (B, 1, size, size, size), with values in [−1, 1].
@@ -66,14 +64,11 @@ class Shapes:
             rows: Indices; volumes are made on their device.
             seed: Seeds poses and the jitter of the wire.
         """
-        device = rows.device
-        if self.labels.device != device:
-            self.labels = self.labels.to(device)
-        generator = torch.Generator(device).manual_seed(seed)
+        self._move(rows.device)
+        generator = torch.Generator(rows.device).manual_seed(seed)
         labels = self.labels[rows]
-        centres = _body(labels, self.variant) + JITTER * torch.randn(
-            len(rows), BALLS, 3, device=device, generator=generator
-        )
+        jitter = JITTER * torch.randn(len(rows), BALLS, 3, device=rows.device, generator=generator)
+        centres = _body(labels, self.variant) + jitter
         centres = centres @ _poses(labels, self.variant, generator).transpose(1, 2)
         return _draw(centres, self.size)
 
@@ -88,8 +83,8 @@ def load(
         >>> shapes.images(torch.arange(3), seed=0).shape
         torch.Size([3, 1, 16, 16, 16])
     """
-    counts = dict(zip(SPLITS, (train, validation, test), strict=True))
-    return {split: Shapes(count, variant, size) for split, count in counts.items()}
+    counts = train, validation, test
+    return {split: Shapes(count, variant, size) for split, count in zip(SPLITS, counts, strict=True)}
 
 
 def _body(labels: Tensor, variant: str) -> Tensor:

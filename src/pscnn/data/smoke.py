@@ -21,9 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pscnn._files import write_whole
-from pscnn._types import AnyArray
-from pscnn.data._folder import DataError, data_folder
+from pscnn.data._folder import DataError, data_folder, save
 from pscnn.data._windows import Windows, splits
 
 __all__ = ["DOMAIN_TASKS", "SIZE", "STEPS", "TASKS", "TRAIN_TASKS", "Flow", "load", "prepare", "simulate"]
@@ -148,13 +146,12 @@ def _carry_velocity(flow: Flow, centres: Tensor) -> tuple[Tensor, Tensor]:
     out = []
     for own, other, x, y in ((flow.u, flow.v, faces, centres), (flow.v, flow.u, centres, faces)):
         x, y = (t.expand(own.shape) for t in (x[None, None], y[None, :, None]))
-        horizontal = own is flow.u
-        crossing = _sample(other, x - 0.5, y) if horizontal else _sample(other, x, y - 0.5)
-        speed_x, speed_y = (own, crossing) if horizontal else (crossing, own)
-        back_x, back_y = x - speed_x, y - speed_y
-        moved = _sample(own, back_x, back_y - 0.5) if horizontal else _sample(own, back_x - 0.5, back_y)
-        walls = (..., [0, -1]) if horizontal else (slice(None), [0, -1])
-        moved[walls] = 0
+        if own is flow.u:
+            moved = _sample(own, x - own, y - _sample(other, x - 0.5, y) - 0.5)
+            moved[..., [0, -1]] = 0
+        else:
+            moved = _sample(own, x - _sample(other, x, y - 0.5) - 0.5, y - own)
+            moved[:, [0, -1]] = 0
         out.append(moved)
     return out[0], out[1]
 
@@ -226,17 +223,10 @@ def prepare(
         simulate([INFLOWS[j] for j in sides], forces, STEPS, device=device, on_step=keep)
         velocity = torch.stack(frames[1:], 1).numpy()  # (tasks, time, 2, y, x)
         for task, own in zip(tasks, velocity, strict=True):
-            _save(_file(place, task), own)
+            content = io.BytesIO()
+            np.save(content, own)
+            save(_file(place, task), content, "What was simulated before it is kept")
     return place
-
-
-def _save(path: Path, array: AnyArray) -> None:
-    content = io.BytesIO()
-    np.save(content, array)
-    try:
-        write_whole(path, content.getvalue())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}. What was simulated before it is kept") from None
 
 
 def load(folder: str | Path | None = None) -> dict[str, Windows]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from pscnn.data._folder import check_known
 
 __all__ = ["DISTRIBUTIONS", "TARGETS", "Vectors", "error", "load"]
 
@@ -45,14 +47,13 @@ def load(count: int = 1000, *, dimension: int = 2, distribution: str = "polar", 
         raise ValueError(f"needs at least one vector, got {count}")
     if dimension not in (2, 3):
         raise ValueError(f"vectors live in 2 or 3 dimensions, got {dimension}")
-    if distribution not in DISTRIBUTIONS:
-        raise ValueError(f"unknown distribution {distribution!r}: use one of {', '.join(DISTRIBUTIONS)}")
-    generator = torch.Generator().manual_seed(seed)
+    check_known("distribution", distribution, DISTRIBUTIONS)
+    draw: dict[str, Any] = {"generator": torch.Generator().manual_seed(seed), "dtype": torch.float64}
     if distribution == "cube":
-        x = 2 * torch.rand(count, dimension, generator=generator, dtype=torch.float64) - 1
+        x = 2 * torch.rand(count, dimension, **draw) - 1
     else:
-        x = torch.randn(count, dimension, generator=generator, dtype=torch.float64)
-        radius = math.sqrt(2) * torch.rand(count, 1, generator=generator, dtype=torch.float64)
+        x = torch.randn(count, dimension, **draw)
+        radius = math.sqrt(2) * torch.rand(count, 1, **draw)
         x = radius * x / x.norm(dim=1, keepdim=True)
     norm = x.norm(dim=1)
     angle = torch.atan2(x[:, :-1].norm(dim=1), x[:, -1])

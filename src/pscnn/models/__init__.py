@@ -10,13 +10,11 @@ from torch import nn as tnn
 
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
-from pscnn.models._flows import FLOW_METHODS, PAST, flows
-from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, highest_frequency, penalty
+from pscnn.models._flows import FLOW_METHODS, PAST, flows, roll_out
+from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, highest_frequency, penalty, twin
 from pscnn.models._preliminary import FreeProjection
 from pscnn.models._released import DetachedBatchNorm, as_released
 from pscnn.models._rescale import Rescale
-from pscnn.models._roll_out import roll_out
-from pscnn.models._twin import twin
 from pscnn.models._vectors import VECTOR_METHODS, vectors
 from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
 
@@ -44,12 +42,13 @@ __all__ = [
 ]
 
 NONLINEARITIES = ("gated", "fourier")
-TASKS: dict[str, tuple[Callable[..., tnn.Sequential], str]] = {
-    "ddmnist": (double_digits, "p-scnn"),
-    "vectors": (vectors, "pe-mlp"),
-    "medmnist3d": (volumes, "p-scnn"),
-    "flow": (flows, "p-scnn"),
+TASKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
+    "ddmnist": (double_digits, METHODS, "p-scnn", ""),
+    "vectors": (vectors, VECTOR_METHODS, "pe-mlp", " for vectors"),
+    "medmnist3d": (volumes, VOLUME_METHODS, "p-scnn", " for volumes"),
+    "flow": (flows, FLOW_METHODS, "p-scnn", " for flows"),
 }
+"""What builds the network, its methods, the one with densities, and how messages go on."""
 
 
 def build(task: str, method: str | None = None, group: Group | str = "O(2)", **options: Any) -> tnn.Sequential:
@@ -57,16 +56,30 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
 
     Args:
         task: "ddmnist", "vectors", "medmnist3d" or "flow".
-        method: For "ddmnist": "cnn", "scnn", "restricted", "rpp" or "p-scnn". For "vectors": "mlp", "e-mlp", "pe-mlp"
-            or "preliminary". For "medmnist3d": "cnn", "scnn", "rpp", "p-scnn" or "resnet18". For "flow": "mlp",
-            "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer" or "p-scnn". By default the one with
-            densities.
-        group: H, or its name.
-        options: For all: ``bandlimit`` and ``density`` (further options of ``pscnn.Likelihood``, such as
-            ``{"alignment": "construction"}``). For all but "flow": ``nonlinearity`` ("gated" or "fourier"). For
-            "ddmnist" and "medmnist3d": ``invariant`` (the classifier sees invariant features only), ``size``,
-            ``width``, ``classes`` and ``channels``. For "vectors": ``shared`` (one density for all layers) and
-            ``noise`` (of the preliminary approach). For "flow": ``size``, ``hidden``, ``layers`` and ``kernel``.
+        method: By default the one with densities.
+
+            - "ddmnist": "cnn" (plain), "scnn" (equivariant), "restricted" (equivariant, then free), "rpp" (residual
+              pathway priors) or "p-scnn" (learnt densities).
+            - "vectors": "mlp" (plain), "e-mlp" (equivariant), "pe-mlp" (learnt densities) or "preliminary" (free
+              matrices per pair of irreps instead of a density).
+            - "medmnist3d": "cnn", "scnn", "rpp" (whole blocks with a plain one in parallel), "p-scnn" (the second layer
+              of every residual block has a density, which its skip connection shares) or "resnet18", another
+              architecture, with which the MedMNIST collection is measured; it takes ``classes`` and ``channels`` only.
+            - "flow": "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp", "combo" (plain, then equivariant),
+              "clcnn" (every pixel of the image has its own kernel), "lift" (equivariant, with features of the whole
+              image), "rgroup" (filters mixed anew for every turn), "rsteer" (every pixel of the kernel has its own
+              weights) or "p-scnn" (with C(4) regular fields and ReLU, else irreps up to frequency 2 and gates).
+        group: H, or its name: of the plane, for "medmnist3d" of space, for "vectors" of either.
+        options: For all: ``bandlimit`` (L of the densities) and ``density`` (further options of ``pscnn.Likelihood``,
+            such as ``{"alignment": "construction"}``). For all but "flow": ``nonlinearity``, "gated" or "fourier" (for
+            volumes: functions on the sphere, or on the group if it turns about an axis).
+
+            - "ddmnist" and "medmnist3d": ``invariant`` (the classifier sees invariant features only), ``size`` (side
+              length: 56 as in the paper or 28; 28 as in the paper, 16 or 64), ``width`` (1.0 multiplies the numbers of
+              fields; 6 is the fields of the first block, halved with "rpp"), ``classes`` and ``channels``.
+            - "vectors": ``shared`` (one density for all layers) and ``noise`` (of what starts at zero, "preliminary").
+            - "flow": ``size`` (height and width, for "mlp" and "clcnn"), ``hidden`` (fields, or plain channels, per
+              layer), ``layers`` (two or more; "lift" and "combo" have their own number) and ``kernel`` (side length).
 
     Example:
         >>> model = build("ddmnist", method="scnn", group="C4", width=0.2)
@@ -75,11 +88,15 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
     """
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}: use one of {', '.join(TASKS)}")
-    make, default = TASKS[task]
+    make, methods, default, where = TASKS[task]
+    method = method or default
     known = [name for name in inspect.signature(make).parameters if name not in ("method", "group")]
     for name in options:
         if name not in known:
             raise TypeError(f"{task} has no option {name!r}; it has {', '.join(known)}")
     if options.get("nonlinearity", "gated") not in NONLINEARITIES:
         raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(NONLINEARITIES)}")
-    return make(method or default, parse(group) if isinstance(group, str) else group, **options)
+    group = parse(group) if isinstance(group, str) else group
+    if method not in methods:
+        raise ValueError(f"unknown method {method!r}{where}: use one of {', '.join(methods)}")
+    return make(method, group, **options)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn as tnn
 
 from pscnn.groups import Group
-from pscnn.models._kit import METHODS, PlainKit, SteerableKit
+from pscnn.models._kit import PlainKit, SteerableKit, head
 
 DIGIT_PADDINGS = {28: (1, 2), 56: (2, 0)}
 """Paddings of blocks 3 and 4 by image size; with these every stride meets an odd map symmetrically.
@@ -30,52 +30,33 @@ def double_digits(
     channels: int = 1,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """Five blocks, three poolings, a 1×1 convolution and a linear head (paper, Table 7; 7 layers).
-
-    Args:
-        method: "cnn" (plain), "scnn" (fully equivariant), "restricted" (equivariant, then free), "rpp" (residual
-            pathway priors) or "p-scnn" (learnt densities).
-        group: H, of the plane. "cnn" does not use it.
-        bandlimit: L of the densities.
-        nonlinearity: "gated" or "fourier".
-        invariant: Whether the head sees invariant features only.
-        size: Side length of the images, 56 as in the paper or 28.
-        width: Multiplies the numbers of fields, 1 as in the paper.
-        classes: Number of classes.
-        channels: Of the images.
-        density: Further options of ``pscnn.Likelihood``, such as ``{"alignment": "construction"}``.
-    """
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}: use one of {', '.join(METHODS)}")
+    """Five blocks, three poolings, a 1×1 convolution and a linear head (paper, Table 7; 7 layers)."""
     if group.dimension != 2:
         raise ValueError(f"ddmnist needs a group of the plane, got {group.name}")
-    kit: SteerableKit | PlainKit
-    if method == "cnn":
-        kit = PlainKit(2, channels)
-    else:
-        kit = SteerableKit(method, group, bandlimit, nonlinearity, channels, density or {})
     if size not in DIGIT_SIZES:
         raise ValueError(f"double-digit networks exist for images of side lengths {DIGIT_SIZES}, got {size}")
+    kit: SteerableKit | PlainKit = PlainKit(2, channels)
+    if method != "cnn":
+        kit = SteerableKit(method, group, bandlimit, nonlinearity, channels, density or {})
     third, fourth = DIGIT_PADDINGS[size]
 
     def copies(n: int) -> int:
         return max(1, round(n * width))
 
-    def block(*args: int, **options: int) -> list[tnn.Module]:
-        return kit.block(*args, **options, likelihood=kit.new_density())  # type: ignore[arg-type]
+    def block(fields: int, frequency: int, *, kernel: int, stride: int, padding: int) -> list[tnn.Module]:
+        return kit.block(copies(fields), frequency, (kernel, stride, padding), likelihood=kit.new_density())
 
     layers = [
         *kit.prepare(size + 1),
-        *block(copies(6), 2, kernel=7, stride=1, padding=2),
-        *block(copies(12), 3, kernel=5, stride=1, padding=2),
+        *block(6, 2, kernel=7, stride=1, padding=2),
+        *block(12, 3, kernel=5, stride=1, padding=2),
         *kit.pool(2, 1),
-        *block(copies(24), 4, kernel=3, stride=2, padding=third),
+        *block(24, 4, kernel=3, stride=2, padding=third),
         *kit.pool(2, 1),
-        *block(copies(36), 4, kernel=3, stride=2, padding=fourth),
+        *block(36, 4, kernel=3, stride=2, padding=fourth),
         *kit.restrict(),
-        *block(copies(36), 2, kernel=3, stride=1, padding=1),
+        *block(36, 2, kernel=3, stride=1, padding=1),
         *kit.pool(1, 1),
     ]
-    final, features = kit.final(copies(48), invariant, likelihood=kit.new_density())  # type: ignore[arg-type]
-    head = [tnn.Flatten(), tnn.BatchNorm1d(features), tnn.ELU(), tnn.Linear(features, classes)]
-    return tnn.Sequential(*layers, *final, *head)
+    final, features = kit.final(copies(48), invariant, likelihood=kit.new_density())
+    return tnn.Sequential(*layers, *final, *head(features, classes))

@@ -6,8 +6,9 @@ frequency-1 irrep of C(4). Hidden features are regular fields of four channels, 
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,7 @@ FLOW_METHODS = ("mlp", "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup"
 PAST = 10
 """Frames that a network sees."""
 TURNS = 4
+VECTORS, VECTOR = (FieldType(C(4), count * [C(4).vector]) for count in (PAST, 1))
 PLAIN_PENALTY = 1e-6
 LIFT_GRID = (62, 23)
 """The grid that the published Lift network reads, whatever the data; others are resized to it."""
@@ -42,91 +44,70 @@ def flows(
     bandlimit: int = 2,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """A network from (B, 20, H, W) to (B, 2, H, W).
-
-    Args:
-        method: "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp" (equivariant plus plain layers, with a
-            penalty), "combo" (plain, then equivariant), "clcnn" (every pixel of the image has its own kernel), "lift"
-            (equivariant, with features of the whole image), "rgroup" (filters mixed anew for every turn), "rsteer"
-            (every pixel of the kernel has its own weights) or "p-scnn".
-        group: H of "p-scnn": C(4), with regular fields and ReLU, or SO(2), with irreps up to frequency 2 and gates.
-        size: Height and width of the fields ("mlp" and "clcnn").
-        hidden: Fields per layer; channels in the plain networks.
-        layers: Convolutions, two or more ("lift" and "combo" have their own number).
-        kernel: Side length of kernels.
-        bandlimit: L of the densities.
-        density: Further options of ``pscnn.Likelihood``.
-    """
-    if method not in FLOW_METHODS:
-        raise ValueError(f"unknown method {method!r} for flows: use one of {', '.join(FLOW_METHODS)}")
-    if method == "mlp":
-        return _mlp(size, hidden, layers)
-    if method == "cnn":
-        widths = [2 * PAST] + [hidden] * (layers - 1)
-        return tnn.Sequential(*_plain(widths, kernel), tnn.Conv2d(hidden, 2, kernel, padding=kernel // 2))
-    if method == "rgroup":
-        return _rgroup(hidden, layers, kernel)
+    """A network from (B, 20, H, W) to (B, 2, H, W)."""
+    density = density or {}
     if method == "p-scnn" and group != C(4):
-        return _irreps(group, hidden, layers, kernel, bandlimit, density or {})
-    if method == "p-scnn":
+        return _irreps(group, hidden, layers, kernel, bandlimit, density)
 
-        def partial(source: FieldType, target: FieldType) -> tnn.Module:
-            likelihood = Likelihood(group, bandlimit, **(density or {}))
-            return nn.Conv2d(source, target, kernel, padding="same", likelihood=likelihood)
+    def plain(source: int, target: int) -> tnn.Conv2d:
+        return tnn.Conv2d(source, target, kernel, padding=kernel // 2)
 
-        return _steerable(hidden, layers, partial)
-    if method == "e2cnn":
-        return _steerable(hidden, layers, lambda source, target: nn.Conv2d(source, target, kernel, padding="same"))
-    if method == "rpp":
-        return _rpp(hidden, layers, kernel)
-    if method == "rsteer":
-        return _steerable(hidden, layers, lambda source, target: RelaxedSteerable(source, target, kernel))
-    if method == "combo":
-        plain = _plain([2 * PAST, hidden, TURNS * hidden], kernel)
-        middle = FieldType(C(4), hidden * [C(4).regular])
-        last = nn.Conv2d(middle, FieldType(C(4), [C(4).vector]), kernel, padding="same")
-        return tnn.Sequential(*plain, *_block(middle, middle, kernel), last)
-    if method == "clcnn":
-        out: list[tnn.Module] = []
-        for source, target in ((2 * PAST, hidden), *[(hidden, hidden)] * (layers - 2)):
-            out += [LocallyConnected(source, target, size, kernel), tnn.ReLU()]
-        return tnn.Sequential(*out, LocallyConnected(hidden, 2, size, kernel))
-    return tnn.Sequential(Lift(hidden, kernel))
+    def steered(source: FieldType, target: FieldType) -> nn.Conv2d:
+        likelihood = Likelihood(group, bandlimit, **density) if method == "p-scnn" else None
+        return nn.Conv2d(source, target, kernel, padding="same", likelihood=likelihood)
+
+    def both(source: FieldType, target: FieldType) -> ResidualPathway:
+        free = plain(source.size, target.size)
+        return ResidualPathway(steered(source, target), free, (0.0, PLAIN_PENALTY))
+
+    widths = [2 * PAST, *[hidden] * (layers - 1), 2]
+    fields = [VECTORS, *[_regular(hidden)] * (layers - 1), VECTOR]
+    if method == "mlp":
+        pixels = math.prod(size)
+        flat = [2 * PAST * pixels, *widths[1:-1], 2 * pixels]
+        chain = [tnn.Flatten(), *_chain(flat, tnn.Linear, tnn.BatchNorm1d), tnn.Unflatten(1, (2, *size))]
+    elif method == "cnn":
+        chain = _chain(widths, plain, tnn.BatchNorm2d)
+    elif method == "rgroup":
+        lifting = RelaxedGroupConvolution(2 * PAST, hidden, kernel, lifting=True)
+        rest = _chain(widths[1:], lambda a, b: RelaxedGroupConvolution(a, b, kernel, lifting=False))
+        chain = [lifting, tnn.ReLU(), *rest, _OverTurns()]
+    elif method == "rpp":
+        chain = _chain(fields, both, lambda target: tnn.BatchNorm2d(target.size))
+    elif method == "rsteer":
+        chain = _chain(fields, lambda a, b: RelaxedSteerable(a, b, kernel), nn.BatchNorm)
+    elif method == "combo":
+        first = _blocks([2 * PAST, hidden, TURNS * hidden], plain, tnn.BatchNorm2d)
+        last = steered(_regular(hidden), VECTOR)
+        chain = [*first, *_blocks(2 * [_regular(hidden)], steered, nn.BatchNorm), last]
+    elif method == "clcnn":
+        chain = _chain(widths, lambda a, b: LocallyConnected(a, b, size, kernel))
+    elif method == "lift":
+        chain = [Lift(hidden, steered)]
+    else:
+        chain = _chain(fields, steered, nn.BatchNorm)
+    return tnn.Sequential(*chain)
 
 
-def _plain(widths: list[int], kernel: int) -> list[tnn.Module]:
+def _regular(copies: int) -> FieldType:
+    return FieldType(C(4), copies * [C(4).regular])
+
+
+def _blocks(
+    types: Sequence[Any], make: Callable[[Any, Any], tnn.Module], norm: Callable[[Any], tnn.Module] | None = None
+) -> list[tnn.Module]:
+    """A layer, its normalisation and a ReLU between every two types."""
     out: list[tnn.Module] = []
-    for source, target in pairwise(widths):
-        out += [tnn.Conv2d(source, target, kernel, padding=kernel // 2), tnn.BatchNorm2d(target), tnn.ReLU()]
+    for source, target in pairwise(types):
+        out += [make(source, target), *([norm(target)] if norm else []), tnn.ReLU()]
     return out
 
 
-def _mlp(size: tuple[int, int], hidden: int, layers: int) -> tnn.Sequential:
-    pixels = math.prod(size)
-    out: list[tnn.Module] = [tnn.Flatten()]
-    source = 2 * PAST * pixels
-    for _ in range(layers - 1):
-        out += [tnn.Linear(source, hidden), tnn.BatchNorm1d(hidden), tnn.ReLU()]
-        source = hidden
-    return tnn.Sequential(*out, tnn.Linear(hidden, 2 * pixels), tnn.Unflatten(1, (2, *size)))
-
-
-def _types(hidden: int, layers: int) -> list[FieldType]:
-    group = C(4)
-    middle = FieldType(group, hidden * [group.regular])
-    return [FieldType(group, PAST * [group.vector]), *[middle] * (layers - 1), FieldType(group, [group.vector])]
-
-
-def _steerable(hidden: int, layers: int, make: Callable[[FieldType, FieldType], tnn.Module]) -> tnn.Sequential:
-    types = _types(hidden, layers)
-    out: list[tnn.Module] = []
-    for source, target in pairwise(types[:-1]):
-        out += [make(source, target), nn.BatchNorm(target), tnn.ReLU()]
-    return tnn.Sequential(*out, make(types[-2], types[-1]))
-
-
-def _block(source: FieldType, target: FieldType, kernel: int) -> list[tnn.Module]:
-    return [nn.Conv2d(source, target, kernel, padding="same"), nn.BatchNorm(target), tnn.ReLU()]
+def _chain(
+    types: Sequence[Any], make: Callable[[Any, Any], tnn.Module], norm: Callable[[Any], tnn.Module] | None = None
+) -> list[tnn.Module]:
+    """Blocks whose last is a layer alone."""
+    return [*_blocks(types[:-1], make, norm), make(types[-2], types[-1])]
 
 
 def _irreps(
@@ -134,39 +115,20 @@ def _irreps(
 ) -> tnn.Sequential:
     fields = FieldType(group, PAST * [group.vector])
     out: list[tnn.Module] = []
+
+    def layer(target: FieldType, bias: bool) -> tnn.Module:
+        likelihood = Likelihood(group, bandlimit, **density)
+        return nn.Conv2d(fields, target, kernel, padding="same", bias=bias, likelihood=likelihood)
+
     for _ in range(layers - 1):
         gate = nn.GatedBatchNorm(FieldType(group, hidden * [direct_sum(list(group.irreps(2)))]))
-        likelihood = Likelihood(group, bandlimit, **density)
-        layer = nn.Conv2d(fields, gate.in_type, kernel, padding="same", bias=False, likelihood=likelihood)
-        out += [layer, gate]
+        out += [layer(gate.in_type, False), gate]
         fields = gate.out_type
-    last = Likelihood(group, bandlimit, **density)
-    vector = FieldType(group, [group.vector])
-    return tnn.Sequential(*out, nn.Conv2d(fields, vector, kernel, padding="same", likelihood=last))
-
-
-def _rpp(hidden: int, layers: int, kernel: int) -> tnn.Sequential:
-    types = _types(hidden, layers)
-
-    def both(source: FieldType, target: FieldType) -> ResidualPathway:
-        free = tnn.Conv2d(source.size, target.size, kernel, padding=kernel // 2)
-        return ResidualPathway(nn.Conv2d(source, target, kernel, padding="same"), free, (0.0, PLAIN_PENALTY))
-
-    out: list[tnn.Module] = []
-    for source, target in pairwise(types[:-1]):
-        out += [both(source, target), tnn.BatchNorm2d(target.size), tnn.ReLU()]
-    return tnn.Sequential(*out, both(types[-2], types[-1]))
+    return tnn.Sequential(*out, layer(FieldType(group, [group.vector]), True))
 
 
 class LocallyConnected(tnn.Module):
-    """A convolution with a kernel of its own at every pixel; the penalty is how much turning the whole changes it.
-
-    Args:
-        source: Channels that come in.
-        target: Channels that go out.
-        size: Height and width of the image.
-        kernel: Side length of kernels.
-    """
+    """A convolution with a kernel of its own at every pixel; the penalty is how much turning the whole changes it."""
 
     def __init__(self, source: int, target: int, size: tuple[int, int], kernel: int) -> None:
         super().__init__()
@@ -239,12 +201,7 @@ class RelaxedGroupConvolution(tnn.Module):
 
     K_g = Σ_f c_f(g) · g(W_f): equivariant as long as c does not depend on g, as at the start.
 
-    Args:
-        source: Fields that come in.
-        target: Fields that go out, each with one channel per turn.
-        kernel: Side length of kernels.
-        lifting: Whether the input has one channel per field (an image) instead of one per turn.
-        banks: Filters to mix.
+    When lifting, the input has one channel per field (an image) instead of one per turn.
     """
 
     def __init__(self, source: int, target: int, kernel: int, *, lifting: bool, banks: int = 2) -> None:
@@ -275,35 +232,42 @@ class _OverTurns(tnn.Module):
         return x.unflatten(1, (-1, TURNS)).mean(2)
 
 
-def _rgroup(hidden: int, layers: int, kernel: int) -> tnn.Sequential:
-    out: list[tnn.Module] = [RelaxedGroupConvolution(2 * PAST, hidden, kernel, lifting=True), tnn.ReLU()]
-    for _ in range(layers - 2):
-        out += [RelaxedGroupConvolution(hidden, hidden, kernel, lifting=False), tnn.ReLU()]
-    return tnn.Sequential(*out, RelaxedGroupConvolution(hidden, 2, kernel, lifting=False), _OverTurns())
-
-
 class Lift(tnn.Module):
     """An equivariant network that is given features of the whole image in its middle, from a plain encoder."""
 
-    def __init__(self, hidden: int, kernel: int) -> None:
+    def __init__(self, hidden: int, steered: Callable[[FieldType, FieldType], tnn.Module]) -> None:
         super().__init__()
-        group = C(4)
-        vectors, vector = FieldType(group, PAST * [group.vector]), FieldType(group, [group.vector])
-        middle = FieldType(group, hidden * [group.regular])
-        more = FieldType(group, (hidden + hidden // TURNS) * [group.regular])
-        self.in_type, self.out_type = vectors, vector
-        encoder: list[tnn.Module] = [tnn.Flatten()]
-        source = 2 * PAST * math.prod(LIFT_GRID)
-        for _ in range(2):
-            encoder += [tnn.Linear(source, hidden), tnn.BatchNorm1d(hidden), tnn.ReLU()]
-            source = hidden
-        self.encoder = tnn.Sequential(*encoder, tnn.Linear(hidden, hidden))
-        self.before = tnn.Sequential(*_block(vectors, middle, kernel), *_block(middle, middle, kernel))
-        last = nn.Conv2d(middle, vector, kernel, padding="same")
-        self.after = tnn.Sequential(*_block(more, middle, kernel), *_block(middle, middle, kernel), last)
+        self.in_type, self.out_type = VECTORS, VECTOR
+        middle, more = _regular(hidden), _regular(hidden + hidden // TURNS)
+        widths = [2 * PAST * math.prod(LIFT_GRID), hidden, hidden, hidden]
+        self.encoder = tnn.Sequential(tnn.Flatten(), *_chain(widths, tnn.Linear, tnn.BatchNorm1d))
+        self.before = tnn.Sequential(*_blocks([VECTORS, middle, middle], steered, nn.BatchNorm))
+        last = steered(middle, VECTOR)
+        self.after = tnn.Sequential(*_blocks([more, middle, middle], steered, nn.BatchNorm), last)
 
     def forward(self, x: Tensor) -> Tensor:
         """The next frame."""
         small = x if x.shape[2:] == LIFT_GRID else F.interpolate(x, LIFT_GRID, mode="bilinear")
         features = self.encoder(small)[:, :, None, None].expand(-1, -1, *x.shape[2:])
         return self.after(torch.cat([self.before(x), features], 1))
+
+
+def roll_out(model: tnn.Module, past: Tensor, steps: int) -> Tensor:
+    """Let a network see its own frames: the oldest is dropped, what it said is appended.
+
+    Args:
+        model: From (B, 20, H, W) to (B, 2, H, W).
+        past: (B, 20, H, W).
+        steps: How many frames.
+
+    Returns:
+        (B, steps, 2, H, W).
+    """
+    frames = []
+    # A compiler sees for itself that kernels are the same in every step.
+    once = contextlib.nullcontext() if torch.compiler.is_compiling() else nn.expand_once(model)
+    with once:
+        for _ in range(steps):
+            frames.append(model(past))
+            past = torch.cat([past[:, 2:], frames[-1].to(past.dtype)], 1)
+    return torch.stack(frames, 1)

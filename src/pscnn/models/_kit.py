@@ -17,6 +17,8 @@ from pscnn.nn import FieldType
 METHODS = ("cnn", "scnn", "restricted", "rpp", "p-scnn")
 EQUIVARIANT_PENALTY = 1e-5
 PLAIN_PENALTY = 1e-3
+Window = tuple[int, int, int]
+"""Kernel, stride and padding."""
 
 
 def highest_frequency(group: Group) -> int:
@@ -94,25 +96,10 @@ def _prior(
 
 
 class SteerableKit:
-    """Builds the layers of the steerable methods; remembers the type of the features built so far.
-
-    Args:
-        method: "scnn", "restricted", "rpp" or "p-scnn".
-        group: H.
-        bandlimit: L of the densities ("p-scnn").
-        nonlinearity: "gated" or "fourier".
-        channels: Scalar channels of the input.
-        density: Further options of ``Likelihood``, such as ``alignment="construction"``.
-    """
+    """Builds the layers of the steerable methods; remembers the type of the features built so far."""
 
     def __init__(
-        self,
-        method: str,
-        group: Group,
-        bandlimit: int,
-        nonlinearity: str,
-        channels: int,
-        density: dict[str, Any],
+        self, method: str, group: Group, bandlimit: int, nonlinearity: str, channels: int, density: dict[str, Any]
     ) -> None:
         self.method, self.bandlimit, self.nonlinearity, self.density = method, bandlimit, nonlinearity, density
         self.fields = FieldType(group, channels * [group.trivial])
@@ -134,32 +121,18 @@ class SteerableKit:
         return Likelihood(self.group, self.bandlimit, **self.density) if self.method == "p-scnn" else None
 
     def convolution(
-        self,
-        out: FieldType,
-        kernel: int,
-        stride: int,
-        padding: int,
-        bias: bool = True,
-        likelihood: Likelihood | None = None,
+        self, out: FieldType, window: Window, bias: bool = True, likelihood: Likelihood | None = None
     ) -> tnn.Module:
         """One convolution of the method."""
         make = nn.Conv2d if self.group.dimension == 2 else nn.Conv3d
-        layer = make(self.fields, out, kernel, stride, padding, bias=bias, likelihood=likelihood)
+        layer = make(self.fields, out, *window, bias=bias, likelihood=likelihood)
         if self.method != "rpp":
             return layer
         plain = tnn.Conv2d if self.group.dimension == 2 else tnn.Conv3d
-        return ResidualPathway(layer, plain(self.fields.size, out.size, kernel, stride, padding, bias=bias))
+        return ResidualPathway(layer, plain(self.fields.size, out.size, *window, bias=bias))
 
     def block(
-        self,
-        copies: int,
-        frequency: int,
-        kernel: int,
-        stride: int,
-        padding: int,
-        *,
-        norm: bool = True,
-        likelihood: Likelihood | None = None,
+        self, copies: int, frequency: int, window: Window, norm: bool = True, likelihood: Likelihood | None = None
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
@@ -175,7 +148,7 @@ class SteerableKit:
             fields = FieldType(self.group, copies * [self.group.functions(frequency, stabiliser)])
             activation = nn.QuotientFourierPointwise(fields, degree=2 * frequency)
         # The normalisation takes out what a bias adds.
-        layer = self.convolution(activation.in_type, kernel, stride, padding, bias=not norm, likelihood=likelihood)
+        layer = self.convolution(activation.in_type, window, bias=not norm, likelihood=likelihood)
         self.fields = activation.out_type
         apart = norm and not isinstance(activation, nn.GatedBatchNorm)
         return [layer, *([nn.BatchNorm(activation.in_type)] if apart else []), activation]
@@ -201,7 +174,7 @@ class SteerableKit:
         else:
             field = direct_sum(list(self.group.irreps(highest_frequency(self.group))))
             out = FieldType(self.group, max(1, channels // 4) * [field])
-        layer = self.convolution(out, kernel, 1, 0, bias=False, likelihood=likelihood)
+        layer = self.convolution(out, (kernel, 1, 0), bias=False, likelihood=likelihood)
         self.fields = out
         return [layer], out.size
 
@@ -209,44 +182,69 @@ class SteerableKit:
 class PlainKit:
     """Builds the plain CNN's layers: the same stages with free convolutions, batch norm and ELU."""
 
-    def __init__(self, dimension: int, channels: int) -> None:
-        self.dimension, self.channels = dimension, channels
+    def __init__(self, dimension: int, fields: int) -> None:
+        self.dimension, self.fields = dimension, fields
 
     def prepare(self, size: int) -> list[tnn.Module]:
         """Resize to an odd size."""
         return [tnn.Upsample(size=(size,) * self.dimension, mode="nearest")]
 
-    def convolution(self, out: int, kernel: int, stride: int, padding: int) -> tnn.Module:
-        make = tnn.Conv2d if self.dimension == 2 else tnn.Conv3d
-        layer = make(self.channels, out, kernel, stride, padding)
-        self.channels = out
-        return layer
-
     def new_density(self) -> None:
         """There are none."""
 
+    def convolution(self, out: int, window: Window, bias: bool = True) -> tnn.Module:
+        """One convolution."""
+        make = tnn.Conv2d if self.dimension == 2 else tnn.Conv3d
+        layer = make(self.fields, out, *window, bias=bias)
+        self.fields = out
+        return layer
+
     def block(
-        self, copies: int, frequency: int, kernel: int, stride: int, padding: int, *, likelihood: None = None
+        self, copies: int, frequency: int, window: Window, norm: bool = True, likelihood: object = None
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
-        norm = tnn.BatchNorm2d if self.dimension == 2 else tnn.BatchNorm3d
-        return [self.convolution(copies, kernel, stride, padding), norm(copies), tnn.ELU()]
+        make = tnn.BatchNorm2d if self.dimension == 2 else tnn.BatchNorm3d
+        return [self.convolution(copies, window), *([make(copies)] if norm else []), tnn.ELU()]
 
-    def pool(self, stride: int, padding: int, kernel: int = 5) -> list[tnn.Module]:
+    def pool(self, stride: int, padding: int) -> list[tnn.Module]:
         """Average pooling."""
-        make = tnn.AvgPool2d if self.dimension == 2 else tnn.AvgPool3d
-        return [make(kernel, stride, padding)]
+        return [(tnn.AvgPool2d if self.dimension == 2 else tnn.AvgPool3d)(5, stride, padding)]
 
     def restrict(self) -> list[tnn.Module]:
         """There is no symmetry to give up."""
         return []
 
-    def final(self, channels: int, invariant: bool, *, likelihood: None = None) -> tuple[list[tnn.Module], int]:
+    def final(self, channels: int, invariant: bool, *, likelihood: object = None) -> tuple[list[tnn.Module], int]:
         """A 1×1 convolution."""
-        return [self.convolution(channels, 1, 1, 0)], channels
+        return [self.convolution(channels, (1, 1, 0))], channels
+
+
+def head(features: int, classes: int) -> list[tnn.Module]:
+    """From features at one pixel to scores."""
+    return [tnn.Flatten(), tnn.BatchNorm1d(features), tnn.ELU(), tnn.Linear(features, classes)]
 
 
 def penalty(model: tnn.Module) -> Tensor | None:
     """What a model's layers add to the loss: the sum over those that have a penalty, None if there are none."""
     terms: list[Tensor] = [module.penalty() for module in model.modules() if hasattr(module, "penalty")]  # type: ignore[operator]
     return sum(terms[1:], terms[0]) if terms else None
+
+
+def twin(model: tnn.Module) -> tnn.Module:
+    """The plain twin: a copy with every steerable layer replaced by a free ``torch.nn`` one of the same channels.
+
+    Normalisation, nonlinearities and pooling stay, so the difference in time is what steerability costs. The free
+    kernels start as the expanded ones: at first the outputs are the same.
+
+    Example:
+        >>> from pscnn.models import build
+        >>> plain = twin(build("ddmnist", "p-scnn", "C4", width=0.2))
+        >>> type(plain[2])
+        <class 'torch.nn.modules.conv.Conv2d'>
+    """
+    if hasattr(type(model), "plain"):
+        return model.plain()  # type: ignore[operator]
+    out = copy.deepcopy(model)
+    for name, child in model.named_children():
+        setattr(out, name, twin(child))
+    return out

@@ -29,33 +29,23 @@ def vectors(
     noise: float = 0.0,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """Three linear layers, the first two with normalisation and nonlinearity (paper, Appendix F.2).
-
-    Args:
-        method: "mlp" (plain), "e-mlp" (equivariant), "pe-mlp" (learnt densities) or "preliminary" (free matrices per
-            pair of irreps instead of a density).
-        group: H, of the plane or of space.
-        bandlimit: L of the densities.
-        nonlinearity: "gated" or "fourier".
-        shared: One density for all layers instead of one each.
-        noise: Of the preliminary approach, on what starts at zero.
-        density: Further options of ``pscnn.Likelihood``.
-    """
-    if method not in VECTOR_METHODS:
-        raise ValueError(f"unknown method {method!r} for vectors: use one of {', '.join(VECTOR_METHODS)}")
+    """Three linear layers, the first two with normalisation and nonlinearity (paper, Appendix F.2)."""
     if method == "mlp":
         sizes = (group.dimension, 2, 4)
         layers: list[tnn.Module] = []
         for a, b in pairwise(sizes):
             layers += [tnn.Linear(a, b), tnn.BatchNorm1d(b), tnn.ELU()]
         return tnn.Sequential(*layers, tnn.Linear(sizes[-1], OUTPUTS))
-    one = Likelihood(group, bandlimit, **(density or {})) if method == "pe-mlp" and shared else None
+
+    def likelihood() -> Likelihood | None:
+        return Likelihood(group, bandlimit, **(density or {})) if method == "pe-mlp" else None
+
+    one = likelihood() if shared else None
 
     def linear(source: FieldType, target: FieldType) -> tnn.Module:
         if method == "preliminary":
             return FreeProjection(source, target, noise)
-        own = Likelihood(group, bandlimit, **(density or {})) if method == "pe-mlp" and one is None else one
-        return nn.Linear(source, target, likelihood=own)
+        return nn.Linear(source, target, likelihood=one if shared else likelihood())
 
     fields, layers = FieldType(group, [group.vector]), []
     for copies, frequency in ((2, 4), (4, 3)):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 from torch import nn as tnn
 
 from pscnn.groups import Group
-from pscnn.models._kit import ParallelPathway, PlainKit, SteerableKit
+from pscnn.models._kit import ParallelPathway, PlainKit, SteerableKit, head
 
 VOLUME_METHODS = ("cnn", "scnn", "rpp", "p-scnn", "resnet18")
 # Paddings of the second block's first layer, of its pooling, and of pooling and layer in its skip connection. With them
@@ -43,25 +43,7 @@ def volumes(
     channels: int = 1,
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
-    """Three residual blocks and a linear head; 29³ voxels become 27, 13, 7, 3 and 1.
-
-    Args:
-        method: "cnn" (plain), "scnn" (fully equivariant), "rpp" (whole blocks with a plain one in parallel) or "p-scnn"
-            (the second layer of every residual block has a learnt density, which its skip connection shares);
-            "resnet18", another architecture, is the plain network that the MedMNIST collection is measured with.
-        group: H, of space, such as SO(3) or SO(2)@z. "cnn" and "resnet18" do not use it; the latter has no options but
-            ``classes`` and ``channels``.
-        bandlimit: L of the densities.
-        nonlinearity: "gated", or "fourier" for functions on the sphere (on the group, if it turns about an axis).
-        invariant: Whether the head sees invariant features only.
-        size: Side length of the volumes: 28 as in the paper, 16, or 64, which a first pooling brings to 29.
-        width: Fields in the first block; with "rpp" half of it, as in the paper.
-        classes: Number of classes.
-        channels: Of the volumes.
-        density: Further options of ``pscnn.Likelihood``.
-    """
-    if method not in VOLUME_METHODS:
-        raise ValueError(f"unknown method {method!r} for volumes: use one of {', '.join(VOLUME_METHODS)}")
+    """Three residual blocks and a linear head; 29³ voxels become 27, 13, 7, 3 and 1."""
     if group.dimension != 3:
         raise ValueError(f"medmnist3d needs a group of space such as SO(3), got {group.name}")
     if size not in VOLUME_SIZES:
@@ -70,87 +52,65 @@ def volumes(
         raise ValueError(f"width must be 1 or more, got {width}")
     if method == "resnet18":
         return _resnet18(classes, channels)
-    c = max(1, width // 2) if method == "rpp" else width
-    if method == "cnn":
-        layers, features = _plain(c, size, channels)
-    else:
-        own = "scnn" if method == "rpp" else method
-        kit = SteerableKit(own, group, bandlimit, nonlinearity, channels, density or {})
-        layers, features = _steerable(kit, c, size, invariant, parallel=method == "rpp")
-    head = [tnn.Flatten(), tnn.BatchNorm1d(features), tnn.ELU(), tnn.Linear(features, classes)]
-    return tnn.Sequential(*layers, *head)
-
-
-def _steerable(kit: SteerableKit, c: int, size: int, invariant: bool, parallel: bool) -> tuple[list[tnn.Module], int]:
-    """The residual blocks; with ``parallel`` each has a plain one of the same channels beside it."""
-    paddings = _PADDINGS[size]
+    parallel = method == "rpp"
+    c = max(1, width // 2) if parallel else width
+    kit: SteerableKit | PlainKit = PlainKit(3, channels)
+    if method != "cnn":
+        kit = SteerableKit("scnn" if parallel else method, group, bandlimit, nonlinearity, channels, density or {})
     layers = [*kit.prepare(59), *kit.pool(2, 1)] if size == 64 else kit.prepare(size + 1)
-    for number in (1, 2, 3):
-        source, lam = kit.fields, kit.new_density()
-        if number == 1:
-            first = kit.block(c, 2, 7, 1, 2)
-            hidden = kit.fields
-            main = [*first, *kit.block(2 * c, 3, 5, 1, 2, likelihood=lam)]
-            kit.fields = source
-            skip = kit.block(2 * c, 3, 7, 1, 2, norm=False, likelihood=lam)
-        elif number == 2:
-            first = kit.block(4 * c, 3, 3, 2, paddings[0])
-            hidden = kit.fields
-            main = [*first, *kit.pool(2, paddings[1]), *kit.block(6 * c, 3, 3, 2, 2, likelihood=lam)]
-            kit.fields = source
-            skip = [*kit.pool(2, paddings[2]), *kit.block(6 * c, 3, 3, 1, paddings[3], norm=False, likelihood=lam)]
+    for number, widths in enumerate(((c, 2 * c), (4 * c, 6 * c), (6 * c, 8 * c)), 1):
+        source = cast(Any, kit.fields)
+        block, middle = _block(kit, number, size, widths, invariant, False)
+        final = cast(Any, kit.fields)
+        if parallel:  # a plain block of the same channels, with a nonlinearity wherever the steerable one has it
+            plain = PlainKit(3, source.size)
+            free, _ = _block(plain, number, size, (middle.size, final.size), invariant, True)
+            layers.append(ParallelPathway(block, free))
         else:
-            first = [*kit.block(6 * c, 2, 3, 1, 1), *kit.pool(1, 1)]
-            hidden = kit.fields
-            final, features = kit.final(8 * c, invariant, likelihood=lam)
-            main = [*first, *final]
-            kit.fields = source
-            skip, _ = kit.final(8 * c, invariant, kernel=3, likelihood=lam)
-        block: tnn.Module = Residual(main, skip)
-        if parallel:
-            free = _plain_block(number, size, source.size, hidden.size, kit.fields.size, activated=True)
-            block = ParallelPathway(block, free)
-        layers.append(block)
+            layers.append(block)
         if number == 1:
             layers += kit.pool(2, 1)
-    return layers, features
+    return tnn.Sequential(*layers, *head(final if method == "cnn" else final.size, classes))
 
 
-def _plain(c: int, size: int, channels: int) -> tuple[list[tnn.Module], int]:
-    kit = PlainKit(3, channels)
-    layers = [*kit.prepare(59), *kit.pool(2, 1)] if size == 64 else kit.prepare(size + 1)
-    layers += [_plain_block(1, size, channels, c, 2 * c, activated=False), *kit.pool(2, 1)]
-    layers += [_plain_block(2, size, 2 * c, 4 * c, 6 * c, activated=False)]
-    layers += [_plain_block(3, size, 6 * c, 6 * c, 8 * c, activated=False)]
-    return layers, 8 * c
+def _block(
+    kit: SteerableKit | PlainKit, number: int, size: int, widths: tuple[int, int], invariant: bool, activated: bool
+) -> tuple[Residual, Any]:
+    """One of the three residual blocks, and the fields between its two layers.
 
-
-def _plain_block(number: int, size: int, source: int, hidden: int, target: int, *, activated: bool) -> Residual:
-    """A plain residual block with the strides and paddings of a steerable one.
-
-    Args:
-        number: Which of the three.
-        size: Side length of the network's volumes.
-        source: Channels that come in.
-        hidden: Channels between its two convolutions.
-        target: Channels that go out.
-        activated: Whether the skip connections of the first two, and the last convolution, end with a nonlinearity.
+    With ``activated`` the skip connections of the first two plain blocks, and the last plain layer, end with a
+    nonlinearity.
     """
-    kit = PlainKit(3, channels=source)
+    (hidden, target), source = widths, cast(Any, kit.fields)
+    shared: dict[str, Any] = {"likelihood": kit.new_density()}
     if number == 1:
-        main = [*kit.block(hidden, 0, 7, 1, 2), *kit.block(target, 0, 5, 1, 2)]
-        skip: list[tnn.Module] = [tnn.Conv3d(source, target, 7, 1, 2)]
+        main = kit.block(hidden, 2, (7, 1, 2))
+        middle = kit.fields
+        main += kit.block(target, 3, (5, 1, 2), **shared)
+        kit.fields = source
+        skip = kit.block(target, 3, (7, 1, 2), norm=False, **shared)
     elif number == 2:
         a, b, c, d = _PADDINGS[size]
-        main = [*kit.block(hidden, 0, 3, 2, a), *kit.pool(2, b), *kit.block(target, 0, 3, 2, 2)]
-        skip = [*kit.pool(2, c), tnn.Conv3d(source, target, 3, padding=d)]
+        main = kit.block(hidden, 3, (3, 2, a))
+        middle = kit.fields
+        main += [*kit.pool(2, b), *kit.block(target, 3, (3, 2, 2), **shared)]
+        kit.fields = source
+        skip = [*kit.pool(2, c), *kit.block(target, 3, (3, 1, d), norm=False, **shared)]
     else:
-        main = [*kit.block(hidden, 0, 3, 1, 1), *kit.pool(1, 0, kernel=3)]
-        main += kit.block(target, 0, 1, 1, 0) if activated else [tnn.Conv3d(hidden, target, 1, bias=False)]
-        skip = [tnn.Conv3d(source, target, 3, bias=False)]
-    if activated and number < 3:
-        skip.append(tnn.ELU())
-    return Residual(main, skip)
+        main = kit.block(hidden, 2, (3, 1, 1))
+        middle = kit.fields
+        if isinstance(kit, PlainKit):
+            main.append(tnn.AvgPool3d(3, 1))
+            main += kit.block(target, 0, (1, 1, 0)) if activated else [kit.convolution(target, (1, 1, 0), bias=False)]
+            kit.fields = source
+            skip = [kit.convolution(target, (3, 1, 0), bias=False)]
+        else:
+            main += [*kit.pool(1, 1), *kit.final(target, invariant, **shared)[0]]
+            kit.fields = source
+            skip = kit.final(target, invariant, kernel=3, **shared)[0]
+    if number < 3 and isinstance(kit, PlainKit) and not activated:
+        skip.pop()
+    return Residual(main, skip), middle
 
 
 class _Rectified(Residual):
