@@ -11,7 +11,9 @@ from torch import nn as tnn
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS, PAST, flows, roll_out
-from pscnn.models._kit import METHODS, ParallelPathway, ResidualPathway, highest_frequency, penalty, twin
+from pscnn.models._kit import highest_frequency, penalty, twin
+from pscnn.models._methods import METHODS as STEERABLE
+from pscnn.models._methods import ParallelPathway, ResidualPathway
 from pscnn.models._preliminary import FreeProjection
 from pscnn.models._released import DetachedBatchNorm, as_released
 from pscnn.models._rescale import Rescale
@@ -19,6 +21,7 @@ from pscnn.models._vectors import VECTOR_METHODS, vectors
 from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
 
 __all__ = [
+    "DENSITY_METHODS",
     "DIGIT_PADDINGS",
     "DIGIT_SIZES",
     "FLOW_METHODS",
@@ -41,6 +44,9 @@ __all__ = [
     "twin",
 ]
 
+METHODS = ("cnn", *STEERABLE)
+DENSITY_METHODS = (*(name for name, method in STEERABLE.items() if method.has_densities), "pe-mlp")
+"""Methods with learnt densities."""
 NONLINEARITIES = ("gated", "fourier")
 TASKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
     "ddmnist": (double_digits, METHODS, "p-scnn", ""),

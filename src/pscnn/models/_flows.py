@@ -20,7 +20,7 @@ from torch import nn as tnn
 from pscnn import nn
 from pscnn.groups import C, Group, direct_sum
 from pscnn.likelihood import Likelihood
-from pscnn.models._kit import ResidualPathway
+from pscnn.models._methods import ResidualPathway
 from pscnn.nn import FieldType
 
 FLOW_METHODS = ("mlp", "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer", "p-scnn")

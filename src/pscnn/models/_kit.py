@@ -1,22 +1,19 @@
-"""A method is what layers are built with. One kit builds the layers of one method; architectures know no methods."""
+"""One kit builds the layers of one method; architectures know no methods."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn.groups import O2, O3, SO2, C, Group, direct_sum
+from pscnn.groups import O2, O3, SO2, Group, direct_sum
 from pscnn.likelihood import Likelihood
+from pscnn.models._methods import METHODS
 from pscnn.nn import FieldType
 
-METHODS = ("cnn", "scnn", "restricted", "rpp", "p-scnn")
-EQUIVARIANT_PENALTY = 1e-5
-PLAIN_PENALTY = 1e-3
 Window = tuple[int, int, int]
 """Kernel, stride and padding."""
 
@@ -27,81 +24,13 @@ def highest_frequency(group: Group) -> int:
     return limit if group.max_frequency is None else min(limit, group.max_frequency)
 
 
-class ResidualPathway(tnn.Module):
-    """Residual pathway priors: an equivariant layer plus a free one of the same size, each with its own penalty.
-
-    The penalty is 1e-5·‖equivariant‖² + 1e-3·‖free‖², if no other factors are given: the inverse variances of the
-    paper's Gaussian priors, without their factor ½, as in its code. Both paths are linear in their kernels, so one
-    convolution with the sum does both.
-    """
-
-    def __init__(
-        self,
-        equivariant: nn.Conv2d | nn.Conv3d,
-        free: tnn.Conv2d | tnn.Conv3d,
-        factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY),
-    ) -> None:
-        super().__init__()
-        self.in_type, self.out_type = equivariant.in_type, equivariant.out_type
-        self.equivariant, self.free, self.factors = equivariant, free, factors
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The sum of both paths."""
-        return self.equivariant.convolve(x, *self._kernel_and_bias())
-
-    def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
-        kernel, own = self.equivariant.kernel_and_bias()  # not kernel(): it may have been expanded before
-        biases = [b for b in (own, self.free.bias) if b is not None]
-        return kernel + self.free.weight, sum(biases[1:], biases[0]) if biases else None
-
-    def plain(self) -> tnn.Module:
-        """The same map as one ``torch.nn`` convolution."""
-        kernel, bias = self._kernel_and_bias()
-        out = copy.deepcopy(self.free)
-        with torch.no_grad():
-            out.weight.copy_(kernel)
-            if out.bias is not None and bias is not None:
-                out.bias.copy_(bias)
-        return out
-
-    def penalty(self) -> Tensor:
-        """The negative logarithm of the prior, up to a constant."""
-        return _prior(self.equivariant, self.free, self.factors)
-
-
-class ParallelPathway(tnn.Module):
-    """Residual pathway priors around a whole block: an equivariant block plus a plain one, each with its penalty."""
-
-    def __init__(self, equivariant: tnn.Module, free: tnn.Module) -> None:
-        super().__init__()
-        self.equivariant, self.free = equivariant, free
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The sum of both paths."""
-        return self.equivariant(x) + self.free(x)
-
-    def penalty(self) -> Tensor:
-        """The negative logarithm of the prior, up to a constant."""
-        return _prior(self.equivariant, self.free)
-
-
-def _prior(
-    equivariant: tnn.Module, free: tnn.Module, factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY)
-) -> Tensor:
-    total = next(free.parameters()).new_zeros(())
-    for factor, path in zip(factors, (equivariant, free), strict=True):
-        for parameter in path.parameters():
-            total = total + factor * parameter.square().sum()
-    return total
-
-
 class SteerableKit:
     """Builds the layers of the steerable methods; remembers the type of the features built so far."""
 
     def __init__(
         self, method: str, group: Group, bandlimit: int, nonlinearity: str, channels: int, density: dict[str, Any]
     ) -> None:
-        self.method, self.bandlimit, self.nonlinearity, self.density = method, bandlimit, nonlinearity, density
+        self.method, self.bandlimit, self.nonlinearity, self.density = METHODS[method], bandlimit, nonlinearity, density
         self.fields = FieldType(group, channels * [group.trivial])
 
     @property
@@ -118,7 +47,7 @@ class SteerableKit:
 
     def new_density(self) -> Likelihood | None:
         """A density, if the method has them."""
-        return Likelihood(self.group, self.bandlimit, **self.density) if self.method == "p-scnn" else None
+        return self.method.density(self.group, self.bandlimit, **self.density)
 
     def convolution(
         self, out: FieldType, window: Window, bias: bool = True, likelihood: Likelihood | None = None
@@ -126,10 +55,7 @@ class SteerableKit:
         """One convolution of the method."""
         make = nn.Conv2d if self.group.dimension == 2 else nn.Conv3d
         layer = make(self.fields, out, *window, bias=bias, likelihood=likelihood)
-        if self.method != "rpp":
-            return layer
-        plain = tnn.Conv2d if self.group.dimension == 2 else tnn.Conv3d
-        return ResidualPathway(layer, plain(self.fields.size, out.size, *window, bias=bias))
+        return self.method.layer(layer)
 
     def block(
         self, copies: int, frequency: int, window: Window, norm: bool = True, likelihood: Likelihood | None = None
@@ -158,10 +84,10 @@ class SteerableKit:
         return [nn.AvgPoolAntialiased(self.fields, stride, padding)]
 
     def restrict(self) -> list[tnn.Module]:
-        """Where the restricted network gives up all symmetry."""
-        if self.method != "restricted":
+        """Where a method gives up symmetry on purpose."""
+        layer = self.method.restriction(self.fields)
+        if layer is None:
             return []
-        layer = nn.Restriction(self.fields, C(1))
         self.fields = layer.out_type
         return [layer]
 

@@ -8,9 +8,10 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn.groups import Group
-from pscnn.models._kit import ParallelPathway, PlainKit, SteerableKit, head
+from pscnn.models._kit import PlainKit, SteerableKit, head
+from pscnn.models._methods import METHODS, ParallelPathway
 
-VOLUME_METHODS = ("cnn", "scnn", "rpp", "p-scnn", "resnet18")
+VOLUME_METHODS = ("cnn", *(name for name in METHODS if name != "restricted"), "resnet18")
 # Paddings of the second block's first layer, of its pooling, and of pooling and layer in its skip connection. With them
 # every stride meets an odd map symmetrically. 29 → 27, 13, 7, 3, 3, 1 and 17 → 15, 7, 5, 3, 3, 1.
 _PADDINGS = {28: (1, 1, 0, 0), 16: (2, 2, 1, 1)}
@@ -52,7 +53,7 @@ def volumes(
         raise ValueError(f"width must be 1 or more, got {width}")
     if method == "resnet18":
         return _resnet18(classes, channels)
-    parallel = method == "rpp"
+    parallel = method != "cnn" and METHODS[method].parallel_blocks
     c = max(1, width // 2) if parallel else width
     kit: SteerableKit | PlainKit = PlainKit(3, channels)
     if method != "cnn":

@@ -14,6 +14,7 @@ import yaml
 
 from pscnn._errors import PscnnError
 from pscnn.groups import Group, parse
+from pscnn.models import DENSITY_METHODS
 
 SECTIONS = ("task", "network", "density", "optimiser", "run")
 """What a setting belongs to; options of the command line are shown in these groups."""
@@ -106,8 +107,6 @@ class Settings:
 
     task: ClassVar[str] = ""
     removed: ClassVar[Mapping[str, Any]] = {}
-    with_densities: ClassVar[tuple[str, ...]] = ("p-scnn", "pe-mlp")
-    """Methods that use the settings of densities."""
     plain: ClassVar[tuple[str, ...]] = ("cnn", "mlp", "clcnn", "resnet18")
     """Methods that know no group."""
     dimension: ClassVar[int | None] = None
@@ -178,13 +177,13 @@ class Settings:
         self.assign("group", group.name)
         for name, option in options.items():
             if not self.uses(name) and getattr(self, name) != option.default:
-                methods = " or ".join(m for m in self.with_densities if m in (options["method"].choices or (m,)))
+                methods = " or ".join(m for m in DENSITY_METHODS if m in (options["method"].choices or (m,)))
                 raise ConfigError(f"{name} has no effect with method {self.method}: it is for {methods}")
         self.check()
 
     def uses(self, name: str) -> bool:
         """Whether a setting has an effect with the method."""
-        return self.options()[name].section != "density" or self.method in self.with_densities
+        return self.options()[name].section != "density" or self.method in DENSITY_METHODS
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, the task first."""

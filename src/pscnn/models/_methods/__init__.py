@@ -1,0 +1,17 @@
+"""A method is what the layers of a steerable network are built with: a file and a line here for each."""
+
+from __future__ import annotations
+
+from pscnn.models._methods._method import Method
+from pscnn.models._methods._p_scnn import LearntDensities
+from pscnn.models._methods._restricted import Restricted
+from pscnn.models._methods._rpp import ParallelPathway, ResidualPathway, ResidualPathways
+
+METHODS: dict[str, Method] = {
+    "scnn": Method(),
+    "restricted": Restricted(),
+    "rpp": ResidualPathways(),
+    "p-scnn": LearntDensities(),
+}
+
+__all__ = ["METHODS", "Method", "ParallelPathway", "ResidualPathway"]

@@ -1,0 +1,19 @@
+"""The paper's method: every layer learns a density over the group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pscnn.groups import Group
+from pscnn.likelihood import Likelihood
+from pscnn.models._methods._method import Method
+
+
+class LearntDensities(Method):
+    """Densities that start uniform."""
+
+    has_densities = True
+
+    def density(self, group: Group, bandlimit: int, **options: Any) -> Likelihood:
+        """A density of its own."""
+        return Likelihood(group, bandlimit, **options)

@@ -1,0 +1,97 @@
+"""Residual pathway priors: an equivariant and a free path, each with its penalty."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+from torch import nn as tnn
+
+from pscnn import nn
+from pscnn.models._methods._method import Method
+
+EQUIVARIANT_PENALTY = 1e-5
+PLAIN_PENALTY = 1e-3
+
+
+class ResidualPathways(Method):
+    """A free convolution beside every steerable one."""
+
+    parallel_blocks = True
+
+    def layer(self, layer: nn.Conv2d | nn.Conv3d) -> tnn.Module:
+        """The sum of both paths."""
+        make = tnn.Conv2d if isinstance(layer, nn.Conv2d) else tnn.Conv3d
+        window = layer.kernel_size, layer.stride, layer.padding
+        return ResidualPathway(
+            layer, make(layer.in_type.size, layer.out_type.size, *window, bias=layer.bias is not None)
+        )
+
+
+class ResidualPathway(tnn.Module):
+    """Residual pathway priors: an equivariant layer plus a free one of the same size, each with its own penalty.
+
+    The penalty is 1e-5·‖equivariant‖² + 1e-3·‖free‖², if no other factors are given: the inverse variances of the
+    paper's Gaussian priors, without their factor ½, as in its code. Both paths are linear in their kernels, so one
+    convolution with the sum does both.
+    """
+
+    def __init__(
+        self,
+        equivariant: nn.Conv2d | nn.Conv3d,
+        free: tnn.Conv2d | tnn.Conv3d,
+        factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY),
+    ) -> None:
+        super().__init__()
+        self.in_type, self.out_type = equivariant.in_type, equivariant.out_type
+        self.equivariant, self.free, self.factors = equivariant, free, factors
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both paths."""
+        return self.equivariant.convolve(x, *self._kernel_and_bias())
+
+    def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+        kernel, own = self.equivariant.kernel_and_bias()  # not kernel(): it may have been expanded before
+        biases = [b for b in (own, self.free.bias) if b is not None]
+        return kernel + self.free.weight, sum(biases[1:], biases[0]) if biases else None
+
+    def plain(self) -> tnn.Module:
+        """The same map as one ``torch.nn`` convolution."""
+        kernel, bias = self._kernel_and_bias()
+        out = copy.deepcopy(self.free)
+        with torch.no_grad():
+            out.weight.copy_(kernel)
+            if out.bias is not None and bias is not None:
+                out.bias.copy_(bias)
+        return out
+
+    def penalty(self) -> Tensor:
+        """The negative logarithm of the prior, up to a constant."""
+        return _prior(self.equivariant, self.free, self.factors)
+
+
+class ParallelPathway(tnn.Module):
+    """Residual pathway priors around a whole block: an equivariant block plus a plain one, each with its penalty."""
+
+    def __init__(self, equivariant: tnn.Module, free: tnn.Module) -> None:
+        super().__init__()
+        self.equivariant, self.free = equivariant, free
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both paths."""
+        return self.equivariant(x) + self.free(x)
+
+    def penalty(self) -> Tensor:
+        """The negative logarithm of the prior, up to a constant."""
+        return _prior(self.equivariant, self.free)
+
+
+def _prior(
+    equivariant: tnn.Module, free: tnn.Module, factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY)
+) -> Tensor:
+    total = next(free.parameters()).new_zeros(())
+    for factor, path in zip(factors, (equivariant, free), strict=True):
+        for parameter in path.parameters():
+            total = total + factor * parameter.square().sum()
+    return total
