@@ -25,7 +25,8 @@ def test_figures_in_space_and_over_fractions(tmp_path: Path) -> None:
     for k, (one, _) in enumerate(fractions.cells.values()):
         folder = store.folder(one)
         folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps({"test_accuracy": 0.5 + 0.1 * k}))
+        result = {"test_accuracy": 0.5 + 0.1 * k, "epochs": 1, "best_epoch": 0, "parameters": 1}
+        (folder / "result.json").write_text(json.dumps({**result, "seconds": 1.0, "device": "x"}))
     file, _ = draw_sheets([fractions], store, "fractions")
     assert file == tmp_path / "figures" / "fractions" / "organ.png"
     confusion = Sheet("", None, {("half", ""): next(iter(fractions.cells.values()))}, "confusion")
