@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -39,8 +39,9 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
             folder = store.folder(settings)
             if (folder / "config.yaml").exists() and not (folder / "result.json").exists():
                 metric = training.task_of(settings).metric.name
-                epoch, score = _last_cells(folder, metric)
-                table.add_row(folder.name, f"{epoch} of {settings.epochs}", f"{metric} {score}")
+                row = training.last_epoch(folder) or {"epoch": -1}
+                score = row.get(f"validation/{metric}", math.nan)
+                table.add_row(folder.name, f"{row['epoch'] + 1} of {settings.epochs}", f"{metric} {score:.4f}")
         return Group(table, progress) if table.rows else progress
 
     def done(settings: Settings, result: Any) -> None:
@@ -61,14 +62,3 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
         why = store.failure(settings) or "its process was killed"
         errors.print(f"failed: {store.folder(settings)}: {why}", style="red", markup=False, soft_wrap=True)
     return failed
-
-
-def _last_cells(folder: Path, metric: str) -> tuple[str, str]:
-    """How many epochs of a run are complete, and its score on the validation set after the last."""
-    from pscnn import training
-
-    row = training.last_epoch(folder)
-    if row is None:
-        return "0", "–"
-    score = row.get(f"validation/{metric}")
-    return str(row["epoch"] + 1), "–" if score is None else f"{score:.4f}"

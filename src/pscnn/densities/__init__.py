@@ -1,7 +1,5 @@
 """Densities over a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
 
-from __future__ import annotations
-
 from pscnn.densities._equivariance import LayerError, equivariance_error, layer_errors
 from pscnn.densities._regularization import Regularization, align, likelihoods, regularization
 from pscnn.densities._summary import KEPT, LayerSummary, layer_summaries, summary

@@ -3,8 +3,6 @@
 Everything here is exact mathematics in NumPy float64, memoised in the process and usable without a network.
 """
 
-from __future__ import annotations
-
 from pscnn.groups._axial import Axial
 from pscnn.groups._decompose import pick_basis
 from pscnn.groups._functions import FunctionSpace

@@ -1,7 +1,5 @@
 """Which kernels exist: harmonics on a grid, slots, and the fixed kernel basis. NumPy float64 throughout."""
 
-from __future__ import annotations
-
 from pscnn.kernels._harmonics import Ring, SteerableBasis, grid_points, rings
 from pscnn.kernels._layout import Layout, layout
 from pscnn.kernels._slots import SlotBasis, slot_basis, slots

@@ -1,7 +1,5 @@
 """Layers: tensors in, tensors out; the types live on the modules, which fit into ``torch.nn.Sequential``."""
 
-from __future__ import annotations
-
 from pscnn.nn._bases import TileBasis
 from pscnn.nn._batch_norm import BatchNorm, FieldStatistics, affine
 from pscnn.nn._conv import Conv2d, Conv3d, Linear

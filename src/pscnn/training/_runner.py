@@ -123,17 +123,7 @@ def _run(
     draw: Draw | None,
     wait: bool,
 ) -> list[Any]:
-    """Bring runs to their end, from where they are: their results, or ``_BUSY`` where another process works on one.
-
-    Args:
-        values: The settings of each.
-        root: Folder of the store.
-        name: Its name for folders.
-        data_dir: Data folder.
-        accelerator: "auto", "cpu" or "gpu".
-        draw: As for ``train``.
-        wait: Whether to wait for the other process instead.
-    """
+    """Bring runs to their end; their results, or ``_BUSY`` where another process works on one and we do not wait."""
     from pscnn.training._fit import train
     from pscnn.training._stacked import train_stacked
 

@@ -168,10 +168,6 @@ def refresh_statistics(model: nn.Module, x: Tensor) -> None:
 
     Running averages follow the last few batches. Where a layer divides by a small standard deviation their noise can
     outweigh what was learnt.
-
-    Args:
-        model: Any network with normalisation layers that have a ``momentum``.
-        x: All training inputs.
     """
     layers: list[Any] = [module for module in model.modules() if hasattr(module, "momentum")]
     old = [layer.momentum for layer in layers]

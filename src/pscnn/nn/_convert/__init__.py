@@ -1,7 +1,5 @@
 """From a ``torch.nn`` CNN to its partially equivariant version."""
 
-from __future__ import annotations
-
 from pscnn.nn._convert._entry import convert
 
 __all__ = ["convert"]
