@@ -13,7 +13,7 @@ def test_wrong_requests(tmp_path: Path) -> None:
     for arguments, message in (
         (["rain"], "unknown data set 'rain'"),
         (["smoke", "--device", "abacus"], "cannot simulate on 'abacus'"),
-        (["smoke", "--data-dir", "/proc/nowhere"], "cannot make the folder"),
+        (["smoke", "--data-dir", "/proc/nowhere"], "cannot create the folder"),
     ):
         done = CliRunner().invoke(app, ["data", "prepare", *arguments])
         assert done.exit_code == 1

@@ -100,4 +100,4 @@ def test_data_that_cannot_be_used_are_refused_before_anything_is_trained(tmp_pat
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(app, ["discover", str(source), "--out", str(tmp_path / "file" / "below")])
     assert result.exit_code == 1
-    assert "cannot make the folder" in result.output
+    assert "cannot create the folder" in result.output

@@ -37,7 +37,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert "0.797 ± 0.015" in done.output  # the paper's
-    assert "not the paper's settings" in done.output
+    assert "settings that differ from the paper's" in done.output
     (folder,) = (tmp_path / "ddmnist").glob("p-scnn*")
     listed = CliRunner().invoke(app, ["results", str(tmp_path), "--where", "kl_weight=0.0"])
     assert folder.name in listed.output
@@ -130,12 +130,12 @@ def test_reproduce_vectors_prints_tables_and_draws(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["reproduce", "kl", "--format", "word"], "unknown format 'word'"),
-        (["reproduce", "figure-kl", "--format", "latex"], "figure-kl is drawn, not printed"),
+        (["reproduce", "figure-kl", "--format", "latex"], "figure-kl is a figure: --format applies only to tables"),
         (["reproduce", "kl", "--only", "sometimes"], "no row or column is called"),
-        (["results", "nowhere"], "there is no nowhere"),
+        (["results", "nowhere"], "nowhere does not exist"),
         (["results", "README.md"], "README.md is not a file of runs"),
         (["reproduce", "kl", "--known", "nowhere", "--dry-run"], "cannot read nowhere"),
-        (["results", ".", "--where", "seed"], "needs a setting and its value"),
+        (["results", ".", "--where", "seed"], "needs a setting and a value"),
     ],
 )
 def test_wrong_requests(arguments: list[str], message: str) -> None:

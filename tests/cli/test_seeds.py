@@ -43,7 +43,7 @@ def test_runs_together_give_what_they_give_alone(tmp_path: Path) -> None:
 def test_together_needs_several_seeds(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["train", "ddmnist", "--together", "--runs", str(tmp_path)])
     assert done.exit_code == 2
-    assert "--together is for several --seeds" in done.output
+    assert "--together requires --seeds of 2 or more" in done.output
     assert not list(tmp_path.iterdir())
 
 
@@ -60,4 +60,4 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=60)[0]
     assert process.returncode == 130
-    assert "the same command goes on from there" in output
+    assert "Run the same command again to continue" in output

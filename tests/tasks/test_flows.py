@@ -200,7 +200,7 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
         ({"method": "lift", "layers": 5, "width": 6}, "width must be a multiple of 4 for lift, got 6"),
         ({"group": "SO(3)"}, "needs a group of the plane"),
         ({"method": "e2cnn", "group": "SO(2)"}, "group is C\\(4\\) for e2cnn"),
-        ({"method": "combo", "layers": 3}, "layers: combo has its own number"),
+        ({"method": "combo", "layers": 3}, "layers cannot be changed for combo"),
     ],
 )
 def test_bad_settings(options: dict[str, Any], message: str) -> None:
@@ -211,10 +211,12 @@ def test_bad_settings(options: dict[str, Any], message: str) -> None:
 @pytest.mark.usefixtures("few_windows")
 def test_forecasts_beyond_the_last_frame_are_refused_before_training() -> None:
     assert tiny_task(test_steps=11).load(None)
-    with pytest.raises(training.ConfigError, match="future windows are followed by 11 frames; 12 are to be forecast"):
+    with pytest.raises(training.ConfigError, match="future windows are followed by only 11 frames; cannot forecast 12"):
         tiny_task(test_steps=12).load(None)
     assert tiny_task(train_steps=3).load(None)
-    with pytest.raises(training.ConfigError, match="frames 4 steps ahead are frames of the future test"):
+    with pytest.raises(
+        training.ConfigError, match="forecasts of 4 steps would overlap with the frames of the test set future"
+    ):
         tiny_task(train_steps=4).load(None)
 
 

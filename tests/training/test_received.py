@@ -116,7 +116,7 @@ def test_a_checkpoint_must_fit_its_configuration(changes: dict[str, Any], run: P
     settings = training.make_settings({**training.read_task(run).settings.to_dict(), **changes})
     (run / "config.yaml").write_text("".join(f"{k}: {json.dumps(v)}\n" for k, v in settings.to_dict().items()))
     for name in ("inspect", "evaluate", "predict", "export", "report"):
-        assert "does not fit its config.yaml" in refused(invoke(name, run))
+        assert "does not match its config.yaml" in refused(invoke(name, run))
 
 
 @pytest.mark.parametrize("state", [{}, [], {"state_dict": []}, {"state_dict": {"model.2.weight": "text"}}])
@@ -124,7 +124,7 @@ def test_other_checkpoints_are_refused(state: Any, run: Path) -> None:
     for file in ("best.ckpt", "last.ckpt"):
         torch.save(state, run / file)
     for name in ("inspect", "evaluate", "resume"):
-        assert ".ckpt" in refused(invoke(name, run)) or "does not fit" in refused(invoke(name, run))
+        assert ".ckpt" in refused(invoke(name, run)) or "does not match" in refused(invoke(name, run))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"epochs": "many"}', "\udcff", "[" * 100_000])

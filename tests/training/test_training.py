@@ -136,7 +136,7 @@ def test_a_number_is_better_than_none(tmp_path: Path) -> None:
 
 def test_a_name_is_that_of_one_folder(tmp_path: Path) -> None:
     for name in ("../x", "a/b"):
-        with pytest.raises(RunError, match="that of one folder"):
+        with pytest.raises(RunError, match="name of a single folder"):
             training.start(small(), tmp_path / "runs", name)
     assert not list(tmp_path.iterdir())
 
@@ -242,13 +242,13 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         run(folder)
     with pytest.raises(RunError, match="is not a run"):
         training.load(tmp_path)
-    with pytest.raises(RunError, match="no finished epoch yet"):
+    with pytest.raises(RunError, match="no complete epoch yet"):
         training.load(training.start(small(seed=1), tmp_path))
 
 
 def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot make the folder"):
+    with pytest.raises(RunError, match="cannot create the folder"):
         training.start(small(), tmp_path / "file")
 
 
@@ -266,7 +266,7 @@ def test_a_last_batch_of_one_image_is_filled_up(tmp_path: Path) -> None:
 def test_a_missing_gpu_is_one_message(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
-    with pytest.raises(RunError, match="no GPU was found"):
+    with pytest.raises(RunError, match="no GPU is available"):
         training.train(training.start(small(), tmp_path), accelerator="gpu", progress=False)
 
 
@@ -289,7 +289,7 @@ def test_a_run_without_its_last_checkpoint_is_not_started_over(tmp_path: Path) -
         ({"kl_weight": math.nan}, "kl_weight must be a finite number"),
         ({"lr": math.inf}, "lr must be a finite number"),
         ({"dataset": "organ"}, r"ddmnist has no setting 'dataset' \(medmnist3d has it\)"),
-        ({"method": "scnn", "bandlimit": 3}, "bandlimit has no effect with method scnn: it is for p-scnn"),
+        ({"method": "scnn", "bandlimit": 3}, "bandlimit has no effect with method scnn; it applies to p-scnn"),
         ({"group": "O(4)"}, "unknown group"),
         ({"group": "SO(3)"}, "group of the plane"),
         ({"method": "magic"}, "method must be one of cnn"),
@@ -327,7 +327,7 @@ def test_a_killed_run_continues_from_its_last_epoch(how: signal.Signals, tmp_pat
     output, _ = process.communicate(timeout=60)
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "Continue: pscnn train --resume" in output
+        assert "To continue: pscnn train --resume" in output
         assert "Traceback" not in output
     done = len(history(folder))
     run(folder, epochs=done + 1)

@@ -18,7 +18,7 @@ app = typer.Typer(
 console = Console()
 errors = Console(stderr=True)
 
-Run = Annotated[Path, typer.Argument(help="A run's folder.")]
+Run = Annotated[Path, typer.Argument(help="Folder of a run.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; PSCNN_DATA or a per-user cache by default.")]
 Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
 
@@ -60,7 +60,7 @@ def make_folder(folder: Path, option: str = "--runs") -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fail(f"cannot make the folder {folder}: {error.strerror}. Choose another with {option}")
+        fail(f"cannot create the folder {folder}: {error.strerror}. Choose another with {option}")
 
 
 def progress_bar() -> Any:

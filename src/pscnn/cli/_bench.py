@@ -18,17 +18,23 @@ from pscnn.cli._many import complete_runs
 @app.command()
 @command
 def bench(
-    group: Annotated[list[str] | None, typer.Option(help="Groups, of the plane or of space; O(2) by default.")] = None,
-    precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32, bf16; fp32 by default.")] = None,
-    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compiled too, not only eager.")] = False,
-    batch: Annotated[int | None, typer.Option(min=2, help="Per step; 256 or 32 volumes, on a CPU 16 or 2.")] = None,
-    width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 1 for images, 6 for volumes.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Groups, in 2D or 3D; O(2) by default.")] = None,
+    precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32 or bf16; fp32 by default.")] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Measure compiled networks as well.")
+    ] = False,
+    batch: Annotated[
+        int | None, typer.Option(min=2, help="Batch size; 256 images or 32 volumes, on a CPU 16 or 2.")
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(min=0.01, help="Width of the networks; 1 for images, 6 for volumes.")
+    ] = None,
     size: Annotated[int | None, typer.Option(help="Side length; 56 for images, 28 for volumes.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is one.")] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Timings of each network.")] = 10,
-    out: Annotated[Path | None, typer.Option(help="JSON file for all timings; never replaced.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda by default if available.")] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Number of timings of each network.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="Write all timings to this JSON file; never overwrites.")] = None,
 ) -> None:
-    """Compare the speed of steerable networks with that of their plain twin, which has free layers of the same size."""
+    """Compare the speed of steerable networks with plain networks of the same size."""
     import torch
 
     from pscnn import experiments, models
@@ -88,15 +94,13 @@ def bench(
 @app.command("benchmark-symmetry")
 @command
 def benchmark_symmetry(
-    only: Annotated[list[str] | None, typer.Option(help="Names of targets; all by default.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Networks per task.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
-    vary: Annotated[str | None, typer.Option(help="Compare: alignment, kl, bandlimit or densities.")] = None,
-    runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
-        "runs"
-    ),
+    only: Annotated[list[str] | None, typer.Option(help="Only this target; can be repeated.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Networks per target.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs.")] = 100,
+    vary: Annotated[str | None, typer.Option(help="Setting to vary: alignment, kl, bandlimit or densities.")] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for runs; finished ones in it are not run again.")] = Path("runs"),
 ) -> None:
-    """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
+    """Score how well densities recover the symmetries of tasks in which they are known."""
     from pscnn import experiments, training
     from pscnn.tasks.symmetry import TARGETS
 
@@ -107,8 +111,8 @@ def benchmark_symmetry(
         fail(f"cannot vary {vary!r}: use one of {', '.join(experiments.VARIATIONS)}")
     sheet, store = experiments.symmetry_sheet(only, vary, epochs=epochs), training.Store(runs)
     if complete_runs(sheet.runs(seeds), store):
-        fail("some networks failed; the same command tries them again")
-    table = Table("target", "kept by", "AUC", "variation", "error", box=None)
+        fail("some runs failed; run the same command to try them again")
+    table = Table("target", "symmetry", "AUC", "variation", "error", box=None)
     for row in sheet.rows:
         one = sheet.cells[row, "AUC"][0]
         results = [store.result(replace(one, seed=k)) or {} for k in range(seeds)]

@@ -8,7 +8,7 @@ import typer
 
 from pscnn.cli._app import DataDir, app, command, console, fail, say
 
-data_app = typer.Typer(help="Data sets that are made, not downloaded.", no_args_is_help=True)
+data_app = typer.Typer(help="Generate data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 
@@ -20,11 +20,11 @@ def _data() -> None:
 @data_app.command("prepare")
 @command
 def prepare_data(
-    what: Annotated[str, typer.Argument(help="smoke.")],
+    what: Annotated[str, typer.Argument(help="Data set: smoke.")],
     data_dir: DataDir = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Make a data set in the data folder. What is there already is kept; an interrupted preparation can be repeated."""
+    """Generate a data set in the data folder. Existing files are not replaced; run it again if it was interrupted."""
     import torch
     from rich.progress import Progress
 

@@ -34,7 +34,7 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
     bar = progress.add_task("", total=len(runs))
 
     def overview() -> Any:
-        table = Table("under way", "epoch", "validation", box=None)
+        table = Table("in progress", "epoch", "validation", box=None)
         for settings in runs:
             folder = store.folder(settings)
             if (folder / "config.yaml").exists() and not (folder / "result.json").exists():
@@ -54,7 +54,7 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
         with Live(get_renderable=overview, console=errors, refresh_per_second=1):
             training.run_missing(runs, store, **how, draw=density_figure, on_done=done)
     except KeyboardInterrupt:
-        say("stopped; the last complete epoch of every run is saved, and the same command goes on from there")
+        say("interrupted; the last complete epoch of every run is saved. Run the same command again to continue")
         raise
     if not errors.is_terminal:
         errors.print()  # the bar has not ended its line

@@ -1,4 +1,4 @@
-"""People's own data."""
+"""Commands for the user's own data."""
 
 from __future__ import annotations
 
@@ -20,24 +20,32 @@ from pscnn.cli._many import complete_runs
 @app.command()
 @command
 def discover(
-    data: Annotated[Path, typer.Argument(help="Folder with one sub-folder per class, .npz, or .csv with paths.")],
-    group: Annotated[str | None, typer.Option(help="The group H; O(2) for images, O(3) for volumes.")] = None,
-    bandlimit: Annotated[int, typer.Option(min=0, help="L, the highest frequency of the densities.")] = 2,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Budget for training all networks.")] = 10.0,
-    seeds: Annotated[int, typer.Option(min=1, help="Networks of each kind.")] = 3,
+    data: Annotated[
+        Path, typer.Argument(help="Folder with one sub-folder per class, .npz file, or .csv file with paths.")
+    ],
+    group: Annotated[
+        str | None, typer.Option(help="The group H; by default O(2) for images, O(3) for volumes.")
+    ] = None,
+    bandlimit: Annotated[int, typer.Option(min=0, help="Band-limit L, the highest frequency of the densities.")] = 2,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time budget for training all networks.")] = 10.0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of networks of each kind.")] = 3,
     size: Annotated[
-        int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by default by the data.")
+        int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by default depends on the data.")
     ] = None,
     width: Annotated[
-        float | None, typer.Option(min=0.01, help="Of the networks; 0.25 for images, 1 for volumes.")
+        float | None, typer.Option(min=0.01, help="Width of the networks; by default 0.25 for images, 1 for volumes.")
     ] = None,
-    split_seed: Annotated[int, typer.Option(min=0, help="Of the split, where the data do not say it.")] = 0,
-    regression: Annotated[bool | None, typer.Option(help="Take the targets of a table as numbers, or not.")] = None,
+    split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
+    regression: Annotated[
+        bool | None, typer.Option(help="Treat the targets of a table as numbers or as classes.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Networks that train at once; one per core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Networks trained at once; one per core by default.")
+    ] = None,
     accelerator: Accelerator = "auto",
 ) -> None:
-    """Learn which symmetries a task has: train three kinds of networks on your data, and compare them."""
+    """Learn which symmetries your own data have: train three kinds of networks and compare them."""
     import torch
 
     from pscnn import experiments, report, training
@@ -85,7 +93,7 @@ def discover(
     for seed in range(seeds):  # all kinds of one seed, then the next: whatever is finished can be compared
         spent = (time.monotonic() - began) / 60
         if seed and spent * (seed + 1) / seed > 1.1 * minutes:
-            say(f"no time for more than {seed} of {seeds} seeds: {spent:.1f} minutes are spent")
+            say(f"stopped after {seed} of {seeds} seeds: {spent:.1f} minutes have been used")
             break
         failed += complete_runs([one for one in wanted if one.seed == seed], store, **how)
     found = report.read_discovery(wanted, store)
@@ -98,7 +106,7 @@ def discover(
         say(text)
     say(f"report: {report.write_discovery(found, folder / 'report.html')}")
     best = found.runs[found.choice.method][0]
-    say(f"use it: pscnn predict {best} FILES, pscnn export {best}")
+    say(f"to use the network: pscnn predict {best} FILES, pscnn export {best}")
     if failed:
         fail(f"{len(failed)} networks failed; see above")
 
@@ -107,10 +115,10 @@ def discover(
 @command
 def predict(
     run: Run,
-    files: Annotated[list[Path], typer.Argument(help="Images, or .npy volumes; a folder stands for those in it.")],
-    out: Annotated[Path | None, typer.Option(help="CSV file for the answers; never replaced.")] = None,
+    files: Annotated[list[Path], typer.Argument(help="Images or .npy volumes, or folders of them.")],
+    out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; never overwrites.")] = None,
 ) -> None:
-    """Ask a trained network about files."""
+    """Apply a trained network to files."""
     from pscnn import training
 
     if out is not None and out.exists():
@@ -131,7 +139,7 @@ def predict(
             writer.writeheader()
             writer.writerows(rows)
     if refused or not rows:
-        fail(f"{refused} files could not be read" if refused else "there are no files to read")
+        fail(f"{refused} files could not be read" if refused else "no files to read")
 
 
 @app.command()
@@ -139,9 +147,11 @@ def predict(
 def export(
     run: Run,
     kind: Annotated[str, typer.Option("--format", help="torch or onnx.")] = "torch",
-    out: Annotated[Path | None, typer.Option(help="The file; model.pt2 or model.onnx in the run's folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output file; by default model.pt2 or model.onnx in the run's folder.")
+    ] = None,
 ) -> None:
-    """Write a trained network as a file that is used without pscnn; its outputs are checked."""
+    """Export a trained network to a file that can be used without pscnn, and check its outputs."""
     from pscnn import training
 
     say(f"written: {training.export_run(run, out, kind)}")

@@ -32,13 +32,13 @@ class _Sheets(NamedCommands):
         sheets = _sheets(name)
         types = {type(one): None for sheet in sheets for one, _ in sheet.cells.values()}
         function = with_settings(command(_reproduce), [*types])
-        function.__doc__ = f"{sheets[0].title}. Settings that are given replace the paper's in every run."
+        function.__doc__ = f"{sheets[0].title}. Settings given as options replace the paper's in every run."
         return function
 
 
 reproduce_app = typer.Typer(
     cls=_Sheets,
-    help="Make tables and figures of the paper again, beside its numbers: pscnn reproduce list.",
+    help="Reproduce tables and figures of the paper; pscnn reproduce list names them.",
     no_args_is_help=True,
 )
 app.add_typer(reproduce_app, name="reproduce")
@@ -57,7 +57,7 @@ def _sheets(name: str) -> list[Any]:
 
 
 def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5) -> None:
-    """Name the tables and figures, and how many runs each needs."""
+    """List the tables and figures, and the number of runs each needs."""
     from pscnn.experiments import SHEETS
 
     table = Table("table", "what it compares", "runs", box=None)
@@ -71,20 +71,21 @@ def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5)
 
 def _reproduce(
     ctx: typer.Context,
-    runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
-        "runs"
-    ),
+    runs: Annotated[Path, typer.Option(help="Folder for runs; finished ones in it are not run again.")] = Path("runs"),
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; can be given again.")
+        list[str] | None, typer.Option(help="Only this row or column, or a pattern such as 'O(2)*'; can be repeated.")
     ] = None,
-    run: Annotated[bool, typer.Option(help="Run what is missing, or only show what is there.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it may take.")] = False,
+    run: Annotated[bool, typer.Option(help="Run what is missing, or only print what is there.")] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would run, with the estimated time.")
+    ] = False,
     known: Annotated[
-        list[Path] | None, typer.Option(help="Take finished runs from this file of results --save; can be given again.")
+        list[Path] | None,
+        typer.Option(help="Import finished runs from a file of pscnn results --save; can be repeated."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core by default.")] = None,
-    engine: Annotated[str, typer.Option(help="local (processes) or ray (the machines of a Ray cluster).")] = "local",
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes; one per core by default.")] = None,
+    engine: Annotated[str, typer.Option(help="local (processes) or ray (a Ray cluster).")] = "local",
     gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,
     form: Format = "text",
     data_dir: DataDir = None,
@@ -103,7 +104,7 @@ def _reproduce(
     sheets = [sheet.only(only or []).changed(settings) for sheet in sheets]
     tables, figures = ([s for s in sheets if (s.picture is None) == plain] for plain in (True, False))
     if not tables and form != "text":
-        raise training.ConfigError(f"{name} is drawn, not printed: --format is for tables")
+        raise training.ConfigError(f"{name} is a figure: --format applies only to tables")
     wanted = list(dict.fromkeys(one for sheet in sheets for one in sheet.runs(seeds)))
     store = training.Store(runs)
     if dry_run:
@@ -113,43 +114,51 @@ def _reproduce(
             _show_plan(store, training.Store(place), wanted, workers)
         return
     for file in known or []:
-        errors.print(f"{file}: {experiments.take_runs(file, runs)} runs taken into {runs}", highlight=False)
-    for sheet in figures:
+        errors.print(f"{file}: {experiments.take_runs(file, runs)} runs imported into {runs}", highlight=False)
+    for sheet in figures if run else ():
         report.check_drawable(sheet, store)  # before hours of training
     how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
     failed = complete_runs(wanted, store, **how) if run else []
     for sheet in tables:
-        _print_table(sheet, sheet.fill(seeds, store.result), form)
-    if figures and len(failed) < len(wanted):
+        _print_table(sheet, sheet.fill(seeds, store.result), form, titled=len(tables) > 1)
+    if run and figures and len(failed) < len(wanted):
         for picture in report.draw_sheets(figures, store, name, seeds, data_dir):
-            say(f"drawn: {picture}")
+            say(f"figure: {picture}")
     _say_what_differs(store, wanted, settings)
     if failed:
-        fail(f"{len(failed)} of {len(wanted)} runs failed; the same command tries them again")
+        fail(f"{len(failed)} of {len(wanted)} runs failed; run the same command to try them again")
 
 
 def _say_what_differs(store: Any, wanted: list[Any], settings: dict[str, Any]) -> None:
     versions = {store.code(one) for one in wanted if store.result(one) is not None}
     if len(versions) > 1:
-        errors.print(f"these runs were made with different code: {', '.join(sorted(map(str, versions)))}")
+        errors.print(
+            f"warning: these runs were made by different versions of pscnn: {', '.join(sorted(map(str, versions)))}"
+        )
     if settings:
-        errors.print("not the paper's settings: " + ", ".join(f"{k} = {v}" for k, v in settings.items()), markup=False)
+        errors.print(
+            "settings that differ from the paper's: " + ", ".join(f"{k} = {v}" for k, v in settings.items()),
+            markup=False,
+        )
 
 
-def _print_table(sheet: Any, filled: Any, form: str) -> None:
+def _print_table(sheet: Any, filled: Any, form: str, titled: bool) -> None:
     from pscnn.report import sheet_rows, write_rows
 
-    text = write_rows(sheet_rows(sheet, filled), form)
+    rows = sheet_rows(sheet, filled)
+    if titled and form != "text":
+        rows[0][0] = sheet.title
+    text = write_rows(rows, form)
     if form == "text":
         say(f"{sheet.title}: mean ± standard deviation (runs)" + (" | the paper's" if sheet.paper else ""))
     say(text, end="")
     if form == "text" and "*" in text:
-        say("* more than two of the paper's standard deviations away")
+        say("* differs from the paper by more than two of its standard deviations")
 
 
 def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int | None) -> None:
     """Every run with its state, and an estimate of the time that is left; in ``known`` are finished runs."""
-    table = Table("run", "state", "epochs", "seconds, estimated", box=None)
+    table = Table("run", "state", "epochs", "estimated seconds", box=None)
     left, unknown = 0.0, 0
     states: dict[str, int] = {}
     for one in wanted:
@@ -165,34 +174,40 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int | None) -
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
     say(f"{len(wanted)} runs: {counts}")
     if unknown:
-        say(f"no finished run tells how long {unknown} of them take")
+        say(f"no time estimate for {unknown} of them: no similar run is finished")
     if left:
         workers = workers or os.cpu_count() or 1
-        say(f"about {left / 3600 / workers:.1f} hours for the others with {workers} at a time")
+        say(f"estimated time: {left / 3600 / workers:.1f} hours, {workers} runs at a time")
 
 
 @app.command()
 @command
 def results(
-    runs: Annotated[Path, typer.Argument(help="Folder with runs, at any depth; or a file of --save.")] = Path("runs"),
+    runs: Annotated[
+        Path, typer.Argument(help="Folder with runs, at any depth, or a results file written by --save.")
+    ] = Path("runs"),
     where: Annotated[
-        list[str] | None, typer.Option(help="Only runs with this setting, such as group=O(2); can be given again.")
+        list[str] | None, typer.Option(help="Only runs with this setting, such as group=O(2); can be repeated.")
     ] = None,
-    compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
+    compare: Annotated[
+        str | None, typer.Option(help="Show mean and standard deviation for each value of this setting.")
+    ] = None,
     form: Format = "text",
-    save: Annotated[Path | None, typer.Option(help="Write the runs into this JSON file; never replaced.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the runs to this results file (JSON); never overwrites.")
+    ] = None,
 ) -> None:
-    """List finished runs with their results, choose among them, compare them, export them."""
+    """List, filter, compare and export finished runs with their results."""
     from pscnn import experiments, report
 
     if form not in report.FORMATS:
         fail(f"unknown format {form!r}: use one of {', '.join(report.FORMATS)}")
     if not runs.exists():
-        fail(f"there is no {runs}")
+        fail(f"{runs} does not exist")
     pairs = [condition.partition("=") for condition in where or []]
     for name, sign, _ in pairs:
         if not (name and sign):
-            fail("--where needs a setting and its value, such as --where group=O(2)")
+            fail("--where needs a setting and a value, such as --where group=O(2)")
     with tempfile.TemporaryDirectory() as place:
         folder = runs if runs.is_dir() else Path(place)
         if runs.is_file():
@@ -210,10 +225,10 @@ def results(
 @app.command("table")
 @command
 def print_table(
-    what: Annotated[str, typer.Argument(help="params: how many parameters networks have.")],
-    dataset: Annotated[str, typer.Option(help="smoke or jetflow.")] = "smoke",
+    what: Annotated[str, typer.Argument(help="Table: params, the numbers of parameters of networks.")],
+    dataset: Annotated[str, typer.Option(help="Data set: smoke or jetflow.")] = "smoke",
 ) -> None:
-    """Print a table that needs no training, beside the paper's numbers."""
+    """Print a table that needs no training, with the paper's numbers."""
     from pscnn import experiments
 
     if what != "params":

@@ -20,7 +20,7 @@ from pscnn.cli._settings import NamedCommands, with_settings
 @command
 def quickstart(
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
-    seed: Annotated[int, typer.Option(help="Seeds everything.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
     """Train a plain, an equivariant and a partially equivariant network on bundled digits, and compare them."""
     from pscnn import report
@@ -41,7 +41,9 @@ class _Tasks(NamedCommands):
             return with_settings(command(_train), [])
         kind = task_type(name)
         function = with_settings(command(_train), [kind.settings_type])
-        function.__doc__ = f"{kind.__doc__}\n\nTrain a network and test its best epoch."
+        function.__doc__ = (
+            f"{kind.__doc__}\n\nTrain a network and test its best epoch. A finished run is not trained again."
+        )
         return function
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -78,15 +80,20 @@ def _train_callback() -> None:
 
 def _train(
     ctx: typer.Context,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override it.")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override them.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="Name of the run's folder; by default what is not default.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs with consecutive seeds, from --seed on.")] = 1,
-    together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the run's folder; by default made from the settings that are not the defaults."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds starting at --seed.")] = 1,
+    together: Annotated[
+        bool, typer.Option("--together", help="Train all seeds at once, in parallel processes.")
+    ] = False,
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
-    devices: Annotated[int, typer.Option(min=1, help="How many devices train in parallel.")] = 1,
+    devices: Annotated[int, typer.Option(min=1, help="Number of devices for data-parallel training.")] = 1,
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
     *,
     settings: dict[str, Any],
@@ -96,10 +103,10 @@ def _train(
     task = None if ctx.info_name == _NO_TASK else ctx.info_name
     how = {"data_dir": data_dir, "accelerator": accelerator, "devices": devices}
     if together and (seeds == 1 or devices != 1):
-        fail("--together is for several --seeds, each on one device", 2)
+        fail("--together requires --seeds of 2 or more, and --devices 1", 2)
     if resume is not None:
         if settings or config or task or name or seeds > 1:
-            fail("--resume takes its settings from the run; give no others", 2)
+            fail("--resume takes all settings from the run; remove the other options", 2)
         training.read_task(resume)
         _print_results({resume: _fit(resume, progress, **how)})
         return
@@ -112,7 +119,7 @@ def _train(
     if together or training.task_of(first).stacked:
         training.task_of(first).load(data_dir)  # missing data are noticed before there is a folder
         if complete_runs(wanted, store, workers=seeds, data_dir=data_dir, accelerator=accelerator):
-            fail("some runs failed; the same command tries them again")
+            fail("some runs failed; run the same command to try them again")
     for one in wanted:
         folder = store.folder(one)
         if store.result(one) is None:
@@ -121,7 +128,7 @@ def _train(
             say(f"run: {folder}")
             _fit(folder, progress, data=data, **how)
         elif not together:
-            say(f"trained before: {folder}. Another --seed, --name or --runs trains anew")
+            say(f"already trained: {folder}. To train again, use another --seed, --name or --runs")
     _print_results({store.folder(one): store.result(one) or {} for one in wanted})
 
 
@@ -139,7 +146,7 @@ def _fit(folder: Path, progress: bool, *, data: Any = None, **how: Any) -> dict[
         words = ["pscnn", "train", "--resume", str(folder)]
         for name, value in how.items():
             words += [f"--{name.replace('_', '-')}", str(value)] if value != usual[name] else []
-        say(f"stopped; {saved}. Continue: {shlex.join(words)}")
+        say(f"interrupted; {saved}. To continue: {shlex.join(words)}")
         raise
 
 
@@ -155,7 +162,7 @@ def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "aut
 @app.command("inspect")
 @command
 def inspect_run(run: Run) -> None:
-    """Show what each layer of a run kept."""
+    """Show which symmetries each layer of a run kept."""
     from pscnn import likelihoods, training
     from pscnn.report import density_chart, summary
 
@@ -171,11 +178,11 @@ def inspect_run(run: Run) -> None:
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
     out: Annotated[
-        Path | None, typer.Option(help="The file; report.html in the first run's folder by default.")
+        Path | None, typer.Option(help="Output file; by default report.html in the first run's folder.")
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write one HTML file about runs: results, densities, errors, curves, confusion. It needs no network to open."""
+    """Write a report on runs, one HTML file for offline use: results, densities, errors, curves, confusion."""
     from pscnn.report import html_report
 
     say(f"report: {html_report(runs, out, data_dir)}")
@@ -222,4 +229,4 @@ def _say_if_diverged(results: Iterable[dict[str, Any]]) -> None:
     from pscnn.training import diverged
 
     if any(map(diverged, results)):
-        errors.print("some results are not numbers: training diverged. Use a smaller --lr", style="red")
+        errors.print("some results are not finite: training diverged. Use a smaller --lr", style="red")

@@ -62,7 +62,9 @@ class _SettingsCommand(TyperCommand):
 
             have = [task for task in task_names() if name in task_type(task).settings_type.options()]
             fail(
-                f"{self.name} has no option {option}" + (f"; {', '.join(have)}: these tasks have it" if have else ""), 2
+                f"{self.name} has no option {option}"
+                + (f"; tasks with this option: {', '.join(have)}" if have else ""),
+                2,
             )
 
 

@@ -18,16 +18,16 @@ from pscnn.training import ConfigError, Task, TrainerSettings, setting
 class ImageSettings(TrainerSettings):
     """Of networks on images and volumes."""
 
-    nonlinearity: str = setting("gated", "Of the features.", section="network", choices=NONLINEARITIES)
-    invariant: bool = setting(True, "Let the classifier see invariant features only.", section="network")
+    nonlinearity: str = setting("gated", "Nonlinearity of the features.", section="network", choices=NONLINEARITIES)
+    invariant: bool = setting(True, "Use only invariant features in the classifier.", section="network")
     size: int = setting(56, "Side length.", section="network")
-    width: float = setting(1.0, "Multiplies the numbers of fields.", section="network", positive=True, most=1000)
+    width: float = setting(1.0, "Factor of the numbers of fields.", section="network", positive=True, most=1000)
     balanced: bool = setting(False, "Weight classes by the inverse of their frequency.", section="optimiser")
 
     def check(self) -> None:
         """Volumes have whole numbers of fields."""
         if self.dimension == 3 and self.width != int(self.width):
-            raise ConfigError(f"width must be a whole number for volumes, got {self.width}")
+            raise ConfigError(f"width must be an integer for volumes, got {self.width}")
 
 
 class ImageTask(Task):

@@ -32,14 +32,16 @@ class DoubleDigitSettings(ImageSettings):
 
     method: str = setting("p-scnn", choices=METHODS)
     size: int = setting(56, choices=DIGIT_SIZES)
-    source: str = setting("digits", "Where digits come from; the first are bundled.", choices=ddmnist.SOURCES)
-    symmetry: str = setting("O2", "How each digit may move.", choices=WAYS)
-    kinds: int = setting(10, "Use the digits 0 to kinds - 1; there are kinds x kinds classes.", least=2, most=10)
+    source: str = setting("digits", "Source of the digits: scikit-learn's (bundled) or MNIST.", choices=ddmnist.SOURCES)
+    symmetry: str = setting("O2", "Group by which each digit is transformed.", choices=WAYS)
+    kinds: int = setting(10, "Number of digits: 0 to kinds - 1, which gives kinds x kinds classes.", least=2, most=10)
     train_per_class: int = setting(100, "Training images per class.", least=1, most=10**5)
     validation_per_class: int = setting(20, "Validation images per class.", least=1, most=10**5)
     test_per_class: int = setting(50, "Test images per class.", least=1, most=10**5)
-    other_symmetry: str = setting("", "Test on the same digits that move in this way, too.", choices=("", *WAYS))
-    released: str = setting("", f"Take these from the paper's released code: all, or some of {', '.join(SWITCHES)}.")
+    other_symmetry: str = setting("", "Also test with digits transformed by this group.", choices=("", *WAYS))
+    released: str = setting(
+        "", f"Follow the paper's released code in these points: all, or some of {', '.join(SWITCHES)}."
+    )
 
     def check(self) -> None:
         """Bring the list of switches into its order."""
@@ -48,7 +50,7 @@ class DoubleDigitSettings(ImageSettings):
 
 
 class DoubleDigits(ImageTask):
-    """Pairs of digits that may turn and flip one by one, but not as a pair."""
+    """Pairs of digits, each rotated and mirrored independently."""
 
     settings_type = DoubleDigitSettings
     named = ("symmetry",)

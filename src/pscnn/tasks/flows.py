@@ -28,20 +28,20 @@ class FlowSettings(TrainerSettings):
     lr: float = 1e-3
     lr_decay: float = 0.95
     weight_decay: float = 4e-4
-    width: int = setting(92, "Fields of a layer.", section="network", least=1, most=10**4)
-    kernel: int = setting(3, "Side length of kernels; odd.", section="network", least=1, most=31)
-    layers: int = setting(5, "Convolutions.", section="network", least=2, most=100)
-    train_steps: int = setting(6, "Frames to forecast in training.", least=1, most=10**4)
-    test_steps: int = setting(20, "Frames to forecast in tests.", least=1, most=10**4)
+    width: int = setting(92, "Fields per layer.", section="network", least=1, most=10**4)
+    kernel: int = setting(3, "Kernel size; odd.", section="network", least=1, most=31)
+    layers: int = setting(5, "Number of convolutions.", section="network", least=2, most=100)
+    train_steps: int = setting(6, "Number of frames to forecast in training.", least=1, most=10**4)
+    test_steps: int = setting(20, "Number of frames to forecast in tests.", least=1, most=10**4)
 
     def check(self) -> None:
         """What a method needs."""
         if self.kernel % 2 == 0:
             raise ConfigError(f"kernel must be odd, got {self.kernel}")
         if self.method != "p-scnn" and self.group != "C(4)":
-            raise ConfigError(f"group is C(4) for {self.method}, got {self.group}: of flows, p-scnn alone takes others")
+            raise ConfigError(f"group must be C(4) for {self.method}, got {self.group}: only p-scnn takes other groups")
         if self.method in ("combo", "lift") and self.layers != FlowSettings.layers:
-            raise ConfigError(f"layers: {self.method} has its own number of them")
+            raise ConfigError(f"layers cannot be changed for {self.method}")
         if self.method == "lift" and self.width % 4:
             raise ConfigError(f"width must be a multiple of 4 for lift, got {self.width}")
 
@@ -89,11 +89,13 @@ class FlowTask(Task):
         """The same data, if every window has frames enough after it, and training does not reach those of the test."""
         steps = self.settings.train_steps
         if steps > data["future"].starts[0] - data["train"].starts[-1]:
-            raise ConfigError(f"train_steps: frames {steps} steps ahead are frames of the future test")
+            raise ConfigError(
+                f"train_steps: forecasts of {steps} steps would overlap with the frames of the test set future"
+            )
         for name, windows in data.items():
             steps, most = self._steps(name), windows.most_steps
             if steps > most:
-                raise ConfigError(f"{name} windows are followed by {most} frames; {steps} are to be forecast")
+                raise ConfigError(f"{name} windows are followed by only {most} frames; cannot forecast {steps}")
         return data
 
     def _steps(self, split: str) -> int:
@@ -116,7 +118,7 @@ class SmokeSettings(FlowSettings):
 
 
 class Smoke(FlowTask):
-    """Smoke in a closed box."""
+    """Forecasts of simulated smoke in a closed box."""
 
     settings_type = SmokeSettings
     grid = (smoke.SIZE, smoke.SIZE)
@@ -136,7 +138,7 @@ class JetFlowSettings(FlowSettings):
 
 
 class JetFlow(FlowTask):
-    """Measured jets of air."""
+    """Forecasts of measured jets of air."""
 
     settings_type = JetFlowSettings
     grid = jetflow.SIZE

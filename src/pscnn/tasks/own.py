@@ -1,4 +1,4 @@
-"""People's own data, as ``pscnn.data.own`` prepares them: images or volumes, with classes or numbers."""
+"""The user's own data, as ``pscnn.data.own`` prepares them: images or volumes, with classes or numbers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class OwnSettings(ImageSettings):
 
     method: str = setting("p-scnn", choices=tuple(dict.fromkeys((*METHODS, *VOLUME_METHODS))))
     group: str = setting(None, "The group H; by default O(2) for images, O(3) for volumes.")
-    size: int = setting(None, "Side length; that of the data.")
-    width: float = setting(None, "By default 0.25 for images, 1 for volumes.")
-    batch_size: int = setting(None, "Examples per step; by default 64 images, 32 volumes.")
+    size: int = setting(None, "Side length; by default that of the data.")
+    width: float = setting(None, "Width of the network; by default 0.25 for images, 1 for volumes.")
+    batch_size: int = setting(None, "Batch size; by default 64 images or 32 volumes.")
     lr: float = 3e-3
     alignment: str = "exact"
     kl_weight: float = 1.0
     uniform_first: bool = True
-    data: str = setting("", "File of prepared data, made by pscnn discover.")
-    about: str = setting("", "What the file holds; read from it.")
+    data: str = setting("", "Prepared data, a file written by pscnn discover.")
+    about: str = setting("", "Description of the data; read from the file.")
 
     @cached_property
     def holds(self) -> own.About:
@@ -49,7 +49,7 @@ class OwnSettings(ImageSettings):
         """What the data say."""
         if not self.about:
             if not self.data:
-                raise ConfigError("own needs --data, a file that pscnn discover makes")
+                raise ConfigError("own needs --data, a file written by pscnn discover")
             try:
                 self.assign("about", own.read_about(self.data).to_json())
             except DataError as error:
@@ -64,16 +64,18 @@ class OwnSettings(ImageSettings):
         """Whether settings fit the data."""
         super().check()
         if self.size != self.holds.size:
-            raise ConfigError(f"{self.data} has side length {self.holds.size}, not {self.size}: prepare it again")
+            raise ConfigError(
+                f"{self.data} has side length {self.holds.size}, not {self.size}: prepare it again with pscnn discover"
+            )
         methods = METHODS if self.dimension == 2 else VOLUME_METHODS
         if self.method not in methods:
             raise ConfigError(f"method must be one of {', '.join(methods)} for these data, got {self.method!r}")
         if self.balanced and self.holds.regression:
-            raise ConfigError("balanced is for classes; these data have numbers")
+            raise ConfigError("balanced applies to classes, but these data are for regression")
 
 
 class Own(ImageTask):
-    """Classes of images or volumes, or numbers that belong to them."""
+    """Your own data: classification or regression of images or volumes."""
 
     settings_type = OwnSettings
     named = ("data", "about")

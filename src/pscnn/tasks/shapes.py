@@ -23,7 +23,7 @@ class ShapeSettings(ImageSettings):
     method: str = setting("p-scnn", choices=VOLUME_METHODS)
     group: str = setting("O(3)", "The group H, such as SO(3), O(3), SO(2)@z.")
     size: int = setting(16, choices=shapes3d.SIZES)
-    width: float = setting(1.0, "The fields of the first block.")
+    width: float = setting(1.0, "Number of fields in the first block.")
     epochs: int = 20
     batch_size: int = 32
     lr: float = 2e-3
@@ -31,14 +31,16 @@ class ShapeSettings(ImageSettings):
     kl_weight: float = 0.03
     uniform_first: bool = True
     select: str = "last"  # accuracy is 1 long before the densities have settled
-    variant: str = setting("chiral", "What the class depends on.", choices=shapes3d.VARIANTS)
-    train_count: int = setting(400, "Training volumes.", least=2, most=10**6)
-    validation_count: int = setting(100, "Validation volumes.", least=2, most=10**6)
-    test_count: int = setting(200, "Test volumes.", least=2, most=10**6)
+    variant: str = setting(
+        "chiral", "Variant, which determines the symmetry of the classes.", choices=shapes3d.VARIANTS
+    )
+    train_count: int = setting(400, "Number of training volumes.", least=2, most=10**6)
+    validation_count: int = setting(100, "Number of validation volumes.", least=2, most=10**6)
+    test_count: int = setting(200, "Number of test volumes.", least=2, most=10**6)
 
 
 class Shapes(VolumeTask):
-    """Two classes of bodies."""
+    """Two classes of 3D bodies with known symmetries."""
 
     settings_type = ShapeSettings
     named = ("variant",)

@@ -154,10 +154,10 @@ class SymmetrySettings(Settings):
     task: ClassVar[str] = "symmetry"
 
     method: str = setting("p-scnn", choices=("p-scnn",))
-    group: str = setting(None, "The group H; that of the target.")
+    group: str = setting(None, "The group H; by default that of the target.")
     densities: str = setting(
         "last",
-        "Of the last layer, one for each, or one for all.",
+        "Which layers have a density: the last, each, or all a shared one.",
         section="density",
         choices=("last", "each", "shared"),
     )
@@ -168,8 +168,8 @@ class SymmetrySettings(Settings):
     epochs: int = 100
     lr: float = 5e-3
     weight_decay: float = 2e-2
-    target: str = setting("mirror", "What to learn.", choices=tuple(TARGETS))
-    count: int = setting(2000, "Training pairs of vectors.", least=2, most=10**8)
+    target: str = setting("mirror", "Target function.", choices=tuple(TARGETS))
+    count: int = setting(2000, "Number of training examples, pairs of vectors.", least=2, most=10**8)
 
     def fill(self) -> None:
         """The group of the target."""

@@ -20,25 +20,25 @@ TEST_COUNT = 2000
 
 @dataclass(frozen=True)
 class VectorSettings(Settings):
-    """The defaults are those under which the paper's numbers can be had."""
+    """The defaults are those that give the paper's numbers."""
 
     task: ClassVar[str] = "vectors"
 
     method: str = setting("pe-mlp", choices=VECTOR_METHODS)
-    group: str = setting("O(2)", "The group H, of the plane or of space.")
-    nonlinearity: str = setting("gated", "Of the features.", section="network", choices=NONLINEARITIES)
-    shared: bool = setting(False, "One density for all layers instead of one each.", section="density")
-    noise: float = setting(0.0, "Of the preliminary approach, on what starts at zero.", section="network", least=0)
-    detached: bool = setting(
-        False, "No gradient through the statistics of normalisation, as in the paper's code.", section="network"
+    group: str = setting("O(2)", "The group H, in 2D or 3D.")
+    nonlinearity: str = setting("gated", "Nonlinearity of the features.", section="network", choices=NONLINEARITIES)
+    shared: bool = setting(False, "Share one density between all layers.", section="density")
+    noise: float = setting(
+        0.0, "Noise on the zero initial weights of the preliminary approach.", section="network", least=0
     )
+    detached: bool = setting(False, "No gradient through batch statistics, as in the paper's code.", section="network")
     bandlimit: int = 4
     kl_weight: float = 25.0
     epochs: int = 100
     batch_size: int = 1024
-    target: str = setting("angle", "What to predict.", choices=vectors.TARGETS)
-    count: int = setting(10_000, "Training vectors.", least=2, most=10**8)
-    distribution: str = setting("cube", "Of the vectors.", choices=vectors.DISTRIBUTIONS)
+    target: str = setting("angle", "Target to predict.", choices=vectors.TARGETS)
+    count: int = setting(10_000, "Number of training vectors.", least=2, most=10**8)
+    distribution: str = setting("cube", "Distribution of the vectors.", choices=vectors.DISTRIBUTIONS)
 
 
 class Split(NamedTuple):
@@ -49,7 +49,7 @@ class Split(NamedTuple):
 
 
 class Vectors(Task):
-    """What can be predicted from a vector: its norm, which rotations keep, and its angle to an axis."""
+    """Predicting the norm of a vector, or its angle to an axis."""
 
     settings_type = VectorSettings
     named = ("target",)

@@ -23,14 +23,14 @@ class VolumeSettings(ImageSettings):
     method: str = setting("p-scnn", choices=VOLUME_METHODS)
     group: str = setting("SO(3)", "The group H, such as SO(3), O(3), SO(2)@z.")
     size: int = setting(28, choices=medmnist3d.SIZES)
-    width: float = setting(6.0, "The fields of the first block.")
+    width: float = setting(6.0, "Number of fields in the first block.")
     epochs: int = 100
     batch_size: int = 32
     lr: float = setting(None, "Learning rate of Adam; by default 5e-05 for organs, 1e-05 for the others.")
     kl_weight: float = 1.0
     select: str = "last"
-    dataset: str = setting("organ", "Which volumes.", choices=tuple(medmnist3d.CLASSES))
-    fraction: float = setting(1.0, "Share of the training volumes to use.", positive=True, most=1)
+    dataset: str = setting("organ", "Data set.", choices=tuple(medmnist3d.CLASSES))
+    fraction: float = setting(1.0, "Fraction of the training volumes to use.", positive=True, most=1)
 
     def fill(self) -> None:
         """The paper's learning rate."""
@@ -39,7 +39,7 @@ class VolumeSettings(ImageSettings):
 
 
 class Volumes(VolumeTask):
-    """Classes of medical volumes."""
+    """Classification of medical volumes (MedMNIST)."""
 
     settings_type = VolumeSettings
     named = ("dataset",)

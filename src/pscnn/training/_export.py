@@ -88,7 +88,9 @@ def _check(model: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor) -> None
             got = run(batch)
         error = ((got - wanted).abs().max() / wanted.abs().max().clamp(min=1)).item()
         if not error < TOLERANCE:
-            raise RunError(f"the exported network differs from the original by {error:.1e}; it was not written")
+            raise RunError(
+                f"the outputs of the exported network differ from the original's by {error:.1e}; nothing was written"
+            )
 
 
 def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[Path, dict[str, Any] | DataError]]:
@@ -104,7 +106,7 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
     task, model = load(folder)
     about = task.files
     if about is None:
-        raise ConfigError(f"{folder} is a run of {task.settings.task}; predict is for networks on images and volumes")
+        raise ConfigError(f"{folder} is a run of {task.settings.task}; predict needs a network for images or volumes")
     for path in _expand(files):
         try:
             x = own.read_example(path, about)[None]

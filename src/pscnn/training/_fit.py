@@ -56,7 +56,7 @@ class _AtomicFiles(TorchCheckpointIO):
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
             partial.unlink(missing_ok=True)
             raise RunError(
-                f"cannot write {target}: {error}. Free some space; the last complete epoch is kept, "
+                f"cannot write {target}: {error}. Free some disk space; the last complete epoch is saved, "
                 f"continue with: pscnn train --resume {target.parent}"
             ) from error
 
@@ -225,7 +225,7 @@ def _trainer(
 ) -> lightning.Trainer:
     several = devices not in (1, "1")
     if accelerator == "gpu" and not torch.cuda.is_available():
-        raise RunError("no GPU was found: use --accelerator cpu or auto")
+        raise RunError("no GPU is available: use --accelerator cpu or auto")
     found: list[Any] = [recorder] if recorder else []
     if progress:
         found.append(callbacks.RichProgressBar(leave=False))

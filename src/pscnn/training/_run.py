@@ -89,7 +89,7 @@ def load_weights(model: nn.Module, path: Path, *parts: str) -> None:
         model.load_state_dict({str(name).removeprefix("model."): value for name, value in state.items()})
     except (RuntimeError, AttributeError, TypeError) as error:
         why = str(error).splitlines()[0]
-        raise RunError(f"{path} does not fit its config.yaml: {why}") from None
+        raise RunError(f"{path} does not match its config.yaml: {why}") from None
 
 
 def selected(folder: Path, task: Task) -> Path:
@@ -97,7 +97,7 @@ def selected(folder: Path, task: Task) -> Path:
     path = folder / (BEST if getattr(task.settings, "select", "last") == "best" else LAST)
     if not path.exists():
         check_has_network(folder)
-        raise RunError(f"{folder} has no finished epoch yet: train it with: pscnn train --resume {folder}")
+        raise RunError(f"{folder} has no complete epoch yet; continue it with: pscnn train --resume {folder}")
     return path
 
 

@@ -112,24 +112,30 @@ class Settings:
     dimension: ClassVar[int | None] = None
     """Of the space on which the group acts; None if both will do."""
 
-    method: str = setting("p-scnn", "How layers are built.", section="network")
+    method: str = setting("p-scnn", "Method, which determines the kind of layers.", section="network")
     group: str = setting("O(2)", "The group H, such as C(4), D(4), SO(2), O(2).", section="network")
-    bandlimit: int = setting(2, "L, the highest frequency of the densities.", section="density", least=0, most=32)
+    bandlimit: int = setting(
+        2, "Band-limit L, the highest frequency of the densities.", section="density", least=0, most=32
+    )
     alignment: str = setting(
         "soft",
-        "How densities are aligned: by a loss, after every epoch, or always.",
+        "Alignment of the densities: by a loss, exactly after every epoch, or by construction.",
         section="density",
         choices=ALIGNMENTS,
     )
     align_weight: float = setting(5.0, "Weight of the alignment error (soft alignment).", section="density", least=0)
     kl_weight: float = setting(3.0, "Weight of the KL divergence between layers.", section="density", least=0)
-    uniform_first: bool = setting(False, "Add the KL divergence of the first density to uniform.", section="density")
-    epochs: int = setting(50, "Passes over the training data.", section="optimiser", least=1, most=10**6)
-    batch_size: int = setting(256, "Examples per step and process.", section="optimiser", least=2, most=10**6)
+    uniform_first: bool = setting(
+        False, "Include the KL divergence of the first density from uniform.", section="density"
+    )
+    epochs: int = setting(50, "Number of epochs.", section="optimiser", least=1, most=10**6)
+    batch_size: int = setting(256, "Batch size, per process.", section="optimiser", least=2, most=10**6)
     lr: float = setting(5e-4, "Learning rate of Adam.", section="optimiser", positive=True)
-    lr_decay: float = setting(1.0, "Factor of the learning rate after every epoch.", section="optimiser", positive=True)
-    weight_decay: float = setting(0.0, "On everything but the densities.", section="optimiser", least=0)
-    seed: int = setting(0, "Seeds weights, data and order.", section="run", least=0, most=2**32 - 1)
+    lr_decay: float = setting(
+        1.0, "Factor by which the learning rate is multiplied after every epoch.", section="optimiser", positive=True
+    )
+    weight_decay: float = setting(0.0, "Weight decay, for everything but the densities.", section="optimiser", least=0)
+    seed: int = setting(0, "Random seed of weights, data and their order.", section="run", least=0, most=2**32 - 1)
 
     @property
     def parsed_group(self) -> Group:
@@ -178,7 +184,7 @@ class Settings:
         for name, option in options.items():
             if not self.uses(name) and getattr(self, name) != option.default:
                 methods = " or ".join(m for m in DENSITY_METHODS if m in (options["method"].choices or (m,)))
-                raise ConfigError(f"{name} has no effect with method {self.method}: it is for {methods}")
+                raise ConfigError(f"{name} has no effect with method {self.method}; it applies to {methods}")
         self.check()
 
     def uses(self, name: str) -> bool:
@@ -219,10 +225,13 @@ class TrainerSettings(Settings):
     """The settings of runs that are trained epoch by epoch, with validation."""
 
     select: str = setting(
-        "best", "Which epoch to test: best on validation data, or last.", section="optimiser", choices=("best", "last")
+        "best",
+        "Epoch to test: the best on validation data, or the last.",
+        section="optimiser",
+        choices=("best", "last"),
     )
-    precision: str = setting("fp32", "Of the arithmetic.", section="run", choices=PRECISIONS)
-    compile: bool = setting(False, "Compile the training step (pays on long runs on a GPU).", section="run")
+    precision: str = setting("fp32", "Floating-point precision.", section="run", choices=PRECISIONS)
+    compile: bool = setting(False, "Compile the training step (worthwhile for long runs on a GPU).", section="run")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -235,5 +244,5 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise ConfigError(f"{path} must hold settings such as 'epochs: 50', got {type(values).__name__}")
+        raise ConfigError(f"{path} must contain settings such as 'epochs: 50', got {type(values).__name__}")
     return values

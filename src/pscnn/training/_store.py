@@ -58,7 +58,7 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         lock = run_lock(folder).acquire(timeout=0)
     except Timeout:
-        raise RunError(f"another process works on {folder}: wait for it, or stop it") from None
+        raise RunError(f"another process is working on {folder}: wait for it, or stop it") from None
     except OSError as error:
         raise RunError(f"cannot write into {folder.parent}: {error.strerror}") from None
     with lock:
@@ -75,7 +75,9 @@ class Store:
 
     def __init__(self, root: str | Path, name: str | None = None) -> None:
         if name is not None and (Path(name).name != name or "\0" in name):
-            raise RunError(f"the name of a run is that of one folder, got {name!r}. Choose where it is with --runs")
+            raise RunError(
+                f"--name must be the name of a single folder, got {name!r}. Use --runs to choose where it is"
+            )
         self.root, self.name = Path(root), name
         self._rates: dict[tuple[str, str], float | None] = {}
         self._others: dict[str, dict[Settings, Path]] = {}
@@ -179,7 +181,7 @@ def new_folder(root: str | Path, name: str) -> Path:
         if not folder.exists():
             _make(folder)
             return folder
-    raise RunError(f"{root} holds too many folders named {name}")
+    raise RunError(f"{root} contains too many folders named {name}")
 
 
 def _numbered(name: str, number: int) -> str:
@@ -190,7 +192,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot make the folder {folder}: {error.strerror}. Choose another with --runs") from None
+        raise RunError(f"cannot create the folder {folder}: {error.strerror}. Choose another with --runs") from None
 
 
 def _settings_of(folder: Path) -> Settings | None:
