@@ -60,7 +60,9 @@ def test_readme_links_exist() -> None:
         assert (README.parent / target).exists(), target
 
 
-@pytest.mark.parametrize(("page", "tables"), [("double-digits.md", 1), ("reproduce.md", 3), ("flows.md", 2)])
+@pytest.mark.parametrize(
+    ("page", "tables"), [("double-digits.md", 1), ("reproduce.md", 3), ("flows.md", 2), ("reading-densities.md", 1)]
+)
 def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, tables: int, tmp_path: Path) -> None:
     text = (README.parent / "docs" / page).read_text()
     found = re.findall(
@@ -72,6 +74,16 @@ def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, 
         done = CliRunner().invoke(app, [*words, "--runs", str(tmp_path), "--data-dir", str(tmp_path / "none")])
         assert done.exit_code == 0, done.output
         assert done.stdout.strip() == table.strip()
+
+
+def test_the_tables_of_vectors_are_those_which_their_command_prints(tmp_path: Path) -> None:
+    words = ["reproduce", "vectors", "--known", str(README.parent / "results" / "vectors.json"), "--no-run"]
+    done = CliRunner().invoke(app, [*words, "--format", "markdown", "--runs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    tables = re.split(r"(?<=\|\n)(?=[^\n]*\n\| ---)", done.stdout)
+    assert len(tables) == 7
+    for table in tables:
+        assert table in (MANUAL / "vectors.md").read_text()
 
 
 def test_importing_the_library_needs_no_extra() -> None:
