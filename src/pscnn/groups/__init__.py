@@ -6,7 +6,7 @@ Everything here is exact mathematics in NumPy float64, memoised in the process a
 from __future__ import annotations
 
 from pscnn.groups._axial import Axial
-from pscnn.groups._decompose import pick_basis
+from pscnn.groups._decompose import block_diagonal, pick_basis
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._group import Group
 from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
@@ -31,6 +31,7 @@ __all__ = [
     "PlanarGroup",
     "Representation",
     "axis_angle",
+    "block_diagonal",
     "circular_harmonics",
     "clebsch_gordan",
     "direct_sum",
