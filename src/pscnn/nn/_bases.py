@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -31,27 +32,15 @@ class TileBasis(NamedTuple):
 
 def kinds(composite: DirectSum) -> dict[Irrep, int]:
     """Distinct irreps with their multiplicity, in order of first appearance."""
-    out: dict[Irrep, int] = {}
-    for psi in composite.irreps:
-        out[psi] = out.get(psi, 0) + 1
-    return out
+    return Counter(composite.irreps)
 
 
 @memo
 def sorted_channels(composite: DirectSum, copies: int) -> IntArray:
     """For each channel of ``copies`` composites (copy by copy), its place when channels are sorted by irrep."""
-    starts, start = {}, 0
-    for psi, n in kinds(composite).items():
-        starts[psi] = start
-        start += n * copies * psi.size
-    seen: dict[Irrep, int] = {}
-    order = []
-    for _ in range(copies):
-        for psi in composite.irreps:
-            number = seen.get(psi, 0)
-            seen[psi] = number + 1
-            order.append(starts[psi] + number * psi.size + np.arange(psi.size))
-    return np.concatenate(order)
+    distinct = list(kinds(composite))
+    kind_of = [distinct.index(psi) for psi in composite.irreps for _ in range(psi.size)]
+    return np.argsort(np.argsort(np.tile(kind_of, copies), kind="stable"))
 
 
 @memo
@@ -139,18 +128,14 @@ def slot_matrix(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, .
     """Where Λ_iᵀ stands in the matrix L with w · L = (Λ_i w for every slot): places in L, and in the flat moments."""
     starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))
     size = sum(psi.size * count for psi, count in segments)
-    places: list[IntArray] = []
-    which: list[IntArray] = []
-    start = 0
+    places, which, start = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)], 0
     for psi, count in segments:
-        row, column = np.meshgrid(np.arange(psi.size), np.arange(psi.size), indexing="ij")
-        for slot in range(count):
-            first = start + slot * psi.size
+        row, column = np.indices((psi.size, psi.size))
+        for first in range(start, start + psi.size * count, psi.size):
             places.append(((first + row) * size + first + column).ravel())
             which.append((starts[psi] + column * psi.size + row).ravel())
         start += psi.size * count
-    empty = [np.empty(0, dtype=np.int64)]
-    return np.concatenate(places + empty), np.concatenate(which + empty)
+    return np.concatenate(places), np.concatenate(which)
 
 
 @memo

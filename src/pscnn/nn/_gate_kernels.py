@@ -117,18 +117,10 @@ def _backward(
 
 
 class Plan:
-    """How a feature map is divided among programs.
-
-    Args:
-        x: (B, C, …) with its channels innermost and rows at equal distances.
-        members: (M, W) table of the channels that each gate scales.
-        gates: G.
-        copies: Fields.
-        programs: About how many to start per portion of fields.
-    """
+    """How a feature map, its channels innermost and rows at equal distances, is divided among programs."""
 
     def __init__(self, x: Tensor, members: Tensor, gates: int, copies: int, programs: int) -> None:
-        self.rows, self.copies = x.numel() // x.shape[1], copies
+        self.rows = x.numel() // x.shape[1]
         fields = 4 if copies % 4 == 0 else 2 if copies % 2 == 0 else 1
         rows = TILE // fields
         self.steps = triton.cdiv(self.rows, rows * programs)
@@ -137,53 +129,24 @@ class Plan:
         self.shape = {"G": gates, "P": x.shape[1] // copies, "W": members.shape[1], "FIELDS": fields, "ROWS": rows}
 
 
-def forward(
-    x: Tensor, y: Tensor, gate_of: Tensor, members: Tensor, scale: Tensor, shift: Tensor, gates: int, copies: int
-) -> None:
-    """Fill y."""
+def forward(x, y, gate_of, members, vectors, gates, copies) -> None:
+    """Fill y, given scale and shift."""
     plan = Plan(x, members, gates, copies, PROGRAMS)
-    _forward[plan.grid](
-        x, y, gate_of, scale, shift, plan.rows, copies, x.stride(-1), y.stride(-1), plan.steps, **plan.shape
-    )
+    numbers = plan.rows, copies, x.stride(-1), y.stride(-1), plan.steps
+    _forward[plan.grid](x, y, gate_of, *vectors, *numbers, **plan.shape)
 
 
-def sums(
-    x: Tensor,
-    g: Tensor,
-    gate_of: Tensor,
-    members: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    mean: Tensor,
-    gates: int,
-    copies: int,
-) -> Tensor:
-    """The two sums of every channel, (2, C)."""
+def sums(x, g, gate_of, members, vectors, gates, copies) -> Tensor:
+    """The two sums of every channel, (2, C), given scale, shift and mean."""
     plan = Plan(x, members, gates, copies, PROGRAMS // 4)
-    out = scale.new_empty(2, plan.parts, x.shape[1])
-    _sums[plan.grid](
-        x, g, out, gate_of, members, scale, shift, mean, plan.rows, copies, x.stride(-1), g.stride(-1),
-        plan.steps, plan.parts, M=len(members), **plan.shape,
-    )  # fmt: skip
+    out = vectors[0].new_empty(2, plan.parts, x.shape[1])
+    numbers = plan.rows, copies, x.stride(-1), g.stride(-1), plan.steps, plan.parts
+    _sums[plan.grid](x, g, out, gate_of, members, *vectors, *numbers, M=len(members), **plan.shape)
     return out.sum(1)
 
 
-def backward(
-    x: Tensor,
-    g: Tensor,
-    dx: Tensor,
-    gate_of: Tensor,
-    members: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    slope: Tensor,
-    offset: Tensor,
-    gates: int,
-    copies: int,
-) -> None:
-    """Fill dx."""
+def backward(x, g, dx, gate_of, members, vectors, gates, copies) -> None:
+    """Fill dx, given scale, shift, slope and offset."""
     plan = Plan(x, members, gates, copies, PROGRAMS)
-    _backward[plan.grid](
-        x, g, dx, gate_of, members, scale, shift, slope, offset, plan.rows, copies,
-        x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps, M=len(members), **plan.shape,
-    )  # fmt: skip
+    numbers = plan.rows, copies, x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps
+    _backward[plan.grid](x, g, dx, gate_of, members, *vectors, *numbers, M=len(members), **plan.shape)
