@@ -8,9 +8,8 @@ import torch
 from torch import fx, nn
 
 from pscnn.nn._conv import Linear
-from pscnn.nn._convert._parts import ZeroGates
-from pscnn.nn._convert._trace import operation
-from pscnn.nn._convert._values import Map, NotConvertibleError, Value, Vector, allow_any_function, as_tuple
+from pscnn.nn._convert._layers import ZeroGates
+from pscnn.nn._convert._source import Map, NotConvertibleError, Value, Vector, allow_any_function, as_tuple, operation
 from pscnn.nn._convert._writer import Writer
 from pscnn.nn._field_type import FieldType
 
@@ -20,7 +19,12 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
     terms = [(term, writer.values.get(term)) for term in node.args[:2] if isinstance(term, fx.Node)]
     maps = [(term, found) for term, found in terms if isinstance(found, Map)]
     if len(maps) < 2:
-        return _add_number(writer, node, value)
+        if len(node.all_input_nodes) > 1 or not allow_any_function(value.type):
+            raise NotConvertibleError(
+                "adds something that does not transform; on scalar or regular fields it may be a number"
+            )
+        writer.copy(node)
+        return value
     first, second = (found.fields for _, found in maps)
     sure = all(found.sure for _, found in maps)
     if first != second and sure:
@@ -37,15 +41,6 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
                 wide = writer.call(writer.name(node, "zero_gates"), ZeroGates(found.fields), old)
             writer.nodes[node].replace_input_with(old, wide)
     return Map(value.fields, value.channels, gates, sure)
-
-
-def _add_number(writer: Writer, node: fx.Node, value: Map) -> Value:
-    if len(node.all_input_nodes) > 1 or not allow_any_function(value.type):
-        raise NotConvertibleError(
-            "adds something that does not transform; on scalar or regular fields it may be a number"
-        )
-    writer.copy(node)
-    return value
 
 
 def multiply(writer: Writer, node: fx.Node, value: Map) -> Value:

@@ -7,15 +7,19 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from torch import fx, nn
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
 
+from pscnn._constants import ConstantsModule
+from pscnn.likelihood import Likelihood
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._conv import Conv2d, Conv3d
-from pscnn.nn._convert._parts import OwnGates
-from pscnn.nn._convert._values import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
+from pscnn.nn._convert._source import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
 from pscnn.nn._convert._writer import Writer
+from pscnn.nn._field_type import FieldType
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
-from pscnn.nn._nonlinearity import GatedNonlinearity
+from pscnn.nn._nonlinearity import GatedNonlinearity, check_irrep_basis
 from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, Upsample
 
 
@@ -169,3 +173,47 @@ def identity(writer: Writer, node: fx.Node, value: Map) -> Value:
 def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Only after pooling, in the head."""
     raise NotConvertibleError("acts on a feature map; pool and flatten it first, or use a 1×1 convolution")
+
+
+# Layers that only converted networks need.
+
+
+def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood) -> nn.Module:
+    """A 1×1 convolution in the plane or in space."""
+    layer = Conv2d if in_type.group.dimension == 2 else Conv3d
+    return layer(in_type, out_type, 1, likelihood=likelihood)
+
+
+class OwnGates(ConstantsModule):
+    """Gates features that come without gates: a 1×1 convolution makes one gate per irrep of them."""
+
+    which: Tensor
+
+    def __init__(self, in_type: FieldType, likelihood: Likelihood) -> None:
+        super().__init__()
+        check_irrep_basis("convert", in_type)
+        irreps = in_type.irreps
+        self.in_type = self.out_type = in_type
+        gates = FieldType(in_type.group, len(irreps) * [in_type.group.trivial])
+        self.gates = pointwise_convolution(in_type, gates, likelihood)
+        self.add_constant("which", np.repeat(np.arange(len(irreps)), [psi.size for psi in irreps]), torch.empty(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gates(x).sigmoid().index_select(1, self.which)
+
+
+class ZeroGates(ConstantsModule):
+    """Puts gates of zero beside features, to add them to features that have gates."""
+
+    places: Tensor
+
+    def __init__(self, in_type: FieldType) -> None:
+        super().__init__()
+        gates = GatedNonlinearity(in_type)
+        self.in_type, self.out_type = in_type, gates.in_type
+        places = np.full(gates.in_type.size, in_type.size)
+        places[np.setdiff1d(np.arange(len(places)), gates.gate_channels)] = np.arange(in_type.size)
+        self.add_constant("places", places, torch.empty(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, torch.zeros_like(x[:, :1])], 1).index_select(1, self.places)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from torch import fx, nn
 
 from pscnn.nn._convert._functions import sees_positions
-from pscnn.nn._convert._parts import pointwise_convolution
-from pscnn.nn._convert._trace import Source, operation, path
-from pscnn.nn._convert._values import Map, NotConvertibleError, Recipe, Value, Vector
+from pscnn.nn._convert._layers import pointwise_convolution
+from pscnn.nn._convert._source import Map, NotConvertibleError, Recipe, Source, Value, Vector, operation, path
 from pscnn.nn._convert._writer import Writer
 from pscnn.nn._field_type import FieldType
 

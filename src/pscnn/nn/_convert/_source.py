@@ -1,16 +1,25 @@
-"""Reading a model with ``torch.fx``: the same calls whether they are modules, functions or methods."""
+"""What is known while a network is converted: the model as ``torch.fx`` reads it, its values, how to replace them."""
 
 from __future__ import annotations
 
 import copy
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import fx, nn
 
-from pscnn.nn._convert._values import Kind, NotConvertibleError
+from pscnn._errors import PscnnError
+from pscnn.groups import Group, Representation
+from pscnn.likelihood import Likelihood
+from pscnn.nn._field_type import FieldType
+from pscnn.nn._fourier import is_permuted
+from pscnn.nn._nonlinearity import GatedNonlinearity
+
+if TYPE_CHECKING:
+    from pscnn.nn._convert._writer import Writer
 
 # fmt: off
 FUNCTIONS: dict[str, Callable[..., nn.Module]] = {
@@ -31,6 +40,90 @@ OUT_OF_PLACE: dict[Any, Any] = {
     operator.itruediv: operator.truediv,
 }
 # fmt: on
+
+
+class NotConvertibleError(PscnnError, ValueError):
+    """Some operation has no equivariant counterpart."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """What is known of a feature map."""
+
+    fields: FieldType
+    channels: int  # in the model
+    gates: bool = False  # every field has its gates before it
+    sure: bool = True  # False after something that could not be converted: what does not fit is no further problem
+
+    @property
+    def type(self) -> FieldType:
+        """The fields, with their gates."""
+        return GatedNonlinearity(self.fields).in_type if self.gates else self.fields
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Invariant features, (B, features): from here on everything is as in the model."""
+
+    features: int | None
+    sure: bool = True
+
+
+Value = Map | Vector | None  # None is all that is not a feature: sizes, parameters
+
+
+class Kind(NamedTuple):
+    """A kind of operation, and how it is written into the new graph; without ``convert`` there is no counterpart."""
+
+    name: str
+    convert: Callable[[Writer, fx.Node, Map], Value] | None = None
+    modules: tuple[type[nn.Module], ...] = ()
+    operations: tuple[str, ...] = ()  # functions and methods, besides those that stand for one of the modules
+    channelwise: bool = False  # it acts on all channels of a field alike: gates pass beside the features
+    makes_fields: bool = False  # the type of its output is free to choose
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What new layers are made of: copies of a field, a density each; and the types at both ends, if given."""
+
+    field: Representation
+    new_density: Callable[[], Likelihood]
+    in_type: FieldType | None
+    out_type: FieldType | None
+
+    @property
+    def group(self) -> Group:
+        """H."""
+        return self.field.group
+
+    def fields(self, channels: int) -> FieldType:
+        """As many fields as come closest to a number of channels."""
+        copies = max(1, math.floor(channels / self.field.size + 0.5))
+        return FieldType(self.group, copies * [self.field])
+
+    def scalars(self, channels: int) -> FieldType:
+        """As many invariant channels."""
+        return FieldType(self.group, channels * [self.group.trivial])
+
+
+def are_scalars(fields: FieldType) -> bool:
+    """Whether all channels are invariant."""
+    return all(map(_is_scalar, set(fields.representations)))
+
+
+def allow_any_function(fields: FieldType) -> bool:
+    """Whether functions of single channels commute with H."""
+    return all(_is_scalar(rho) or is_permuted(rho) for rho in set(fields.representations))
+
+
+def _is_scalar(rho: Representation) -> bool:
+    return all(psi.is_trivial for psi in rho.irreps)
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """A number or several as a tuple."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
 @dataclass(frozen=True)
@@ -68,10 +161,8 @@ def _trace(model: nn.Module) -> tuple[fx.Graph, fx.Node | None]:
                 f"convert: {type(model).__name__} cannot be traced by torch.fx: {error}. Its forward must do the same "
                 "for every input: move what depends on values or shapes (if, while, len, int) out of it"
             ) from error
-    evaluated, graph = graphs
-    pairs = zip(evaluated.nodes, graph.nodes, strict=False)
-    unsteady = next((b for a, b in pairs if _fingerprint(a) != _fingerprint(b)), None)
-    return graph, unsteady
+    pairs = zip(*(graph.nodes for graph in graphs), strict=False)
+    return graphs[1], next((b for a, b in pairs if _fingerprint(a) != _fingerprint(b)), None)
 
 
 def _fingerprint(node: fx.Node) -> str:
