@@ -74,31 +74,20 @@ def scales(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: t
 
 
 @memo
-def row_basis(
-    irrep: Irrep, out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
+def scaled_basis(
+    irrep: Irrep | None, out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
 ) -> tuple[Array, SlotBasis]:
-    """The scaled basis from a composite to one irrep of another, with the input's change of basis folded in."""
-    basis = slot_basis((irrep,), inn.irreps, steerable, moments)
-    matrix = basis.matrix * scales(out, inn, steerable, moments)[irrep]
-    if inn.change_of_basis is not None:
-        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
-    return matrix.reshape(len(matrix), irrep.size * inn.size * steerable.size), basis
-
-
-@memo
-def dense_basis(
-    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
-) -> tuple[Array, SlotBasis]:
-    """The scaled basis between two composites with their changes of basis folded in."""
-    basis = slot_basis(out.irreps, inn.irreps, steerable, moments)
+    """The scaled basis from a composite to one irrep of another or, for None, to all; with their changes of basis."""
+    irreps = out.irreps if irrep is None else (irrep,)
+    basis = slot_basis(irreps, inn.irreps, steerable, moments)
     factors = scales(out, inn, steerable, moments)
-    rows = np.array([factors[psi] for psi in out.irreps])[basis.out_index]
+    rows = np.array([factors[psi] for psi in irreps])[basis.out_index]
     matrix = basis.matrix * rows[:, None, None, None]
-    if out.change_of_basis is not None:
+    if out.change_of_basis is not None and irrep is None:
         matrix = np.einsum("pa,wabh->wpbh", out.change_of_basis, matrix, optimize=True)
     if inn.change_of_basis is not None:
         matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
-    return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
+    return matrix.reshape(len(matrix), math.prod(matrix.shape[1:])), basis
 
 
 def tile_bases(
@@ -106,8 +95,8 @@ def tile_bases(
 ) -> list[TileBasis]:
     """One dense basis, or one for each kind of output irrep."""
     if dense:
-        return [TileBasis(out.irreps, 1, *dense_basis(out, inn, steerable, moments))]
-    return [TileBasis((psi,), n, *row_basis(psi, out, inn, steerable, moments)) for psi, n in kinds(out).items()]
+        return [TileBasis(out.irreps, 1, *scaled_basis(None, out, inn, steerable, moments))]
+    return [TileBasis((psi,), n, *scaled_basis(psi, out, inn, steerable, moments)) for psi, n in kinds(out).items()]
 
 
 def at_points(matrix: Array, harmonics: Array) -> Array:
@@ -120,7 +109,7 @@ def at_points(matrix: Array, harmonics: Array) -> Array:
 @memo
 def sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> Array:
     """The dense basis at the points of the kernel."""
-    return at_points(dense_basis(out, inn, steerable, moments)[0], steerable.sample())
+    return at_points(scaled_basis(None, out, inn, steerable, moments)[0], steerable.sample())
 
 
 @memo

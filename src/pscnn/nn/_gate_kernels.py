@@ -20,10 +20,14 @@ PROGRAMS = 4096
 
 
 @triton.jit
-def _place(FIELDS: tl.constexpr, ROWS: tl.constexpr, W: tl.constexpr):
-    """Row within the tile, field, and channel within the field."""
+def _begin(scale, shift, copies, steps, P: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr):
+    """Row within the tile, field, and channel within the field; which exist; their scale and shift; the first row."""
     n = tl.arange(0, ROWS * FIELDS)[:, None]
-    return n // FIELDS, tl.program_id(1) * FIELDS + n % FIELDS, tl.arange(0, W)[None, :]
+    field, p = tl.program_id(1) * FIELDS + n % FIELDS, tl.arange(0, W)[None, :]
+    inside = (field < copies) & (p < P)
+    a = tl.load(scale + field * P + p, inside, 0)
+    b = tl.load(shift + field * P + p, inside, 0)
+    return n // FIELDS, field, p, inside, a, b, tl.program_id(0).to(tl.int64) * ROWS * steps
 
 
 @triton.jit
@@ -50,11 +54,7 @@ def _forward(
     x, y, gate_of, scale, shift, rows, copies, x_row, y_row, steps,
     G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    row, field, p = _place(FIELDS, ROWS, W)
-    inside = (field < copies) & (p < P)
-    a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(shift + field * P + p, inside, 0)
-    first = tl.program_id(0).to(tl.int64) * ROWS * steps
+    row, field, p, inside, a, b, first = _begin(scale, shift, copies, steps, P, W, FIELDS, ROWS)
     for _ in range(steps):
         mask = (row < rows - first) & inside
         v = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32) * a + b
@@ -70,13 +70,8 @@ def _sums(
     G: tl.constexpr, P: tl.constexpr, M: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Per portion of the rows and channel: the sums of the gradient, and of the gradient times x − mean."""
-    row, field, p = _place(FIELDS, ROWS, W)
-    inside = (field < copies) & (p < P)
-    a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(shift + field * P + p, inside, 0)
+    row, field, p, inside, a, b, first = _begin(scale, shift, copies, steps, P, W, FIELDS, ROWS)
     centre = tl.load(mean + field * P + p, inside, 0)
-    part = tl.program_id(0)
-    first = part.to(tl.int64) * ROWS * steps
     total = tl.zeros((ROWS * FIELDS, W), tl.float32)
     product = tl.zeros((ROWS * FIELDS, W), tl.float32)
     for _ in range(steps):
@@ -89,7 +84,7 @@ def _sums(
         first += ROWS
     field = tl.program_id(1) * FIELDS + tl.arange(0, FIELDS)[:, None]
     inside = (field < copies) & (p < P)
-    to = sums + part * copies * P + field * P + p
+    to = sums + tl.program_id(0) * copies * P + field * P + p
     tl.store(to, tl.sum(tl.reshape(total, (ROWS, FIELDS, W)), 0), inside)
     tl.store(to + parts * copies * P, tl.sum(tl.reshape(product, (ROWS, FIELDS, W)), 0), inside)
 
@@ -100,13 +95,9 @@ def _backward(
     G: tl.constexpr, P: tl.constexpr, M: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Dx = gradient · scale + x · slope + offset."""
-    row, field, p = _place(FIELDS, ROWS, W)
-    inside = (field < copies) & (p < P)
-    a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(shift + field * P + p, inside, 0)
+    row, field, p, inside, a, b, first = _begin(scale, shift, copies, steps, P, W, FIELDS, ROWS)
     s = tl.load(slope + field * P + p, inside, 0)
     t = tl.load(offset + field * P + p, inside, 0)
-    first = tl.program_id(0).to(tl.int64) * ROWS * steps
     for _ in range(steps):
         mask = (row < rows - first) & inside
         own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)

@@ -23,8 +23,7 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
             raise NotConvertibleError(
                 "adds something that does not transform; on scalar or regular fields it may be a number"
             )
-        writer.copy(node)
-        return value
+        return writer.copy(node, value)
     first, second = (found.fields for _, found in maps)
     sure = all(found.sure for _, found in maps)
     if first != second and sure:
@@ -51,8 +50,7 @@ def multiply(writer: Writer, node: fx.Node, value: Map) -> Value:
     )
     if not (by_number or (factors[0] == factors[-1] and allow_any_function(value.type))):
         raise NotConvertibleError("only products with numbers, or of equal scalar or regular fields, commute with H")
-    writer.copy(node)
-    return value
+    return writer.copy(node, value)
 
 
 def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -121,8 +119,7 @@ def size(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Sizes and other properties of the tensor."""
     if node.target is getattr and node.args[1] not in ("shape", "ndim", "device", "dtype"):
         raise NotConvertibleError(f"uses .{node.args[1]} of a feature map")
-    writer.copy(node)
-    return None
+    return writer.copy(node)
 
 
 def sees_positions(found: int, channels: int) -> str:

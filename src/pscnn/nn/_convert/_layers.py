@@ -97,8 +97,7 @@ def softmax(writer: Writer, node: fx.Node, value: Map) -> Value:
     """As it is, between scalars."""
     if not are_scalars(value.fields):
         raise NotConvertibleError("needs invariant features: use it on the last convolution's output only")
-    writer.copy(node)
-    return value
+    return writer.copy(node, value)
 
 
 def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -116,8 +115,7 @@ def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
     sigma = 0.33 * max(2, stride)  # as wide as the stride needs
     blur = max(2 * math.ceil(3 * sigma) + 1, odd)
     padding += (blur - odd) // 2  # maps come out as large as from the model's window
-    writer.replace(node, AvgPoolAntialiased(value.type, stride, padding, sigma, blur))
-    return value
+    return writer.replace(node, AvgPoolAntialiased(value.type, stride, padding, sigma, blur), value)
 
 
 def adaptive_pool(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -126,15 +124,13 @@ def adaptive_pool(writer: Writer, node: fx.Node, value: Map) -> Value:
     if isinstance(layer, nn.AdaptiveMaxPool2d | nn.AdaptiveMaxPool3d) and not allow_any_function(value.type):
         average = nn.AdaptiveAvgPool2d if isinstance(layer, nn.AdaptiveMaxPool2d) else nn.AdaptiveAvgPool3d
         layer = average(layer.output_size)
-    writer.replace(node, layer)
-    return value
+    return writer.replace(node, layer, value)
 
 
 def dropout(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Of whole fields."""
     layer: Any = writer.source.modules[node]
-    writer.replace(node, FieldDropout(value.type, layer.p))
-    return value
+    return writer.replace(node, FieldDropout(value.type, layer.p), value)
 
 
 def resize(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -160,14 +156,12 @@ def pad(writer: Writer, node: fx.Node, value: Map) -> Value:
     filling = node.kwargs.get("value") if layer is None else getattr(layer, "value", 0)
     if len(set(widths)) > 1 or filling or len(widths) != 2 * writer.recipe.group.dimension:
         raise NotConvertibleError("must add the same number of pixels on all sides, zeros or those of the image")
-    writer.copy(node)
-    return value
+    return writer.copy(node, value)
 
 
 def identity(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Left out."""
-    writer.skip(node)
-    return value
+    return writer.skip(node, value)
 
 
 def linear(writer: Writer, node: fx.Node, value: Map) -> Value:

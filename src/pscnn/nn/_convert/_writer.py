@@ -201,9 +201,12 @@ class Writer:
         self._put(name, module.to(self._device, self._dtype))
         return self.graph.call_module(name, inputs)
 
-    def replace(self, node: fx.Node, module: nn.Module) -> None:
+    # The following write one node and return its value, as it was given.
+
+    def replace(self, node: fx.Node, module: nn.Module, value: Value = None) -> Value:
         """Call another module instead."""
         self.nodes[node] = self.call(self.name(node), module, self.before(node))
+        return value
 
     def replace_learnt(self, node: fx.Node, value: Map, made: Any, build: Callable[[], nn.Module]) -> None:
         """Replace a layer with weights; if it is called again, it must be on the same type and make the same."""
@@ -218,7 +221,7 @@ class Writer:
                 "is called more than once, on features of different types; use one layer for each call"
             )
 
-    def copy(self, node: fx.Node) -> None:
+    def copy(self, node: fx.Node, value: Value = None) -> Value:
         """The same operation in the new graph, not in place: what comes in may be a view."""
         if node.op == "call_module":
             name = str(node.target)
@@ -226,17 +229,18 @@ class Writer:
                 name = self.free_name(name) if name in self._built else name
                 self._built[name] = "copy"
                 self._put(name, copy.deepcopy(self.source.modules[node]))
-            self.nodes[node] = self.graph.call_module(
-                name, fx.map_arg(node.args, self.nodes.__getitem__), dict(node.kwargs)
-            )
-            return
+            arguments = fx.map_arg(node.args, self.nodes.__getitem__)
+            self.nodes[node] = self.graph.call_module(name, arguments, dict(node.kwargs))
+            return value
         if node.op == "get_attr":
             parent, _, name = str(node.target).rpartition(".")
             self._put(str(node.target), copy.deepcopy(getattr(self.source.model.get_submodule(parent), name)))
         self.nodes[node] = self.graph.node_copy(node, self.nodes.__getitem__)
         self.nodes[node].type = None  # annotations may be strings, which fx cannot write out again
         self.nodes[node].target = OUT_OF_PLACE.get(node.target, node.target)
+        return value
 
-    def skip(self, node: fx.Node) -> None:
+    def skip(self, node: fx.Node, value: Value = None) -> Value:
         """Leave the operation out."""
         self.nodes[node] = self.before(node)
+        return value
