@@ -110,21 +110,11 @@ def _summarise(number: int, name: str, lam: Likelihood, before: Likelihood | Non
         if not inside_another and degrees[candidate.name] >= KEPT:
             kept.append(candidate)
     degrees |= {found: value / highest for found, value in _best_direction(lam, group)}
-    entropy = lam.entropy().item()
-    return LayerSummary(
-        number,
-        name,
-        lam.group.name,
-        group.name,
-        tuple(k.name for k in kept) or ("e",),
-        degrees,
-        entropy,
-        float(np.exp(entropy)),
-        lam.alignment_error().item(),
-        highest,
-        dict(zip(elements, values, strict=True)),
-        None if before is None else lam.kl(before).item(),
-    )
+    names, entropy = tuple(k.name for k in kept) or ("e",), lam.entropy().item()
+    numbers = entropy, float(np.exp(entropy)), lam.alignment_error().item(), highest
+    density = dict(zip(elements, values, strict=True))
+    kl = None if before is None else lam.kl(before).item()
+    return LayerSummary(number, name, lam.group.name, group.name, names, degrees, *numbers, density, kl)
 
 
 def _best_direction(lam: Likelihood, group: Group) -> list[tuple[str, float]]:

@@ -64,9 +64,14 @@ class Group(ABC):
         return self.irreps(0)[0]
 
     @property
+    @memo
     def vector(self) -> DirectSum:
         """The representation by which vectors of Rⁿ transform: the element itself."""
-        return _vector(self)
+        from pscnn.groups._planar import O2
+        from pscnn.groups._spatial import O3
+
+        full: Group = O2() if self.dimension == 2 else O3()
+        return replace(full.irrep(1, 1).restrict(self), origin=f"{self!r}.vector")
 
     @property
     def regular(self) -> DirectSum:
@@ -182,15 +187,6 @@ class Group(ABC):
 
     def __str__(self) -> str:
         return self.name
-
-
-@memo
-def _vector(group: Group) -> DirectSum:
-    from pscnn.groups._planar import O2
-    from pscnn.groups._spatial import O3
-
-    full: Group = O2() if group.dimension == 2 else O3()
-    return replace(full.irrep(1, 1).restrict(group), origin=f"{group!r}.vector")
 
 
 @memo

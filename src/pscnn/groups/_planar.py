@@ -84,12 +84,8 @@ class PlanarGroup(Group):
         return _planar_quadrature(self.n or 4 * (degree // 4 + 1), self.has_reflections)
 
     def sample(self, count: int, seed: int) -> Array:
-        rng = np.random.default_rng(seed)
-        if self.n is None:
-            angles = rng.uniform(0, 2 * np.pi, count)
-        else:
-            angles = 2 * np.pi * rng.integers(self.n, size=count) / self.n
-        out = rotation(angles)
+        rng, n = np.random.default_rng(seed), self.n
+        out = rotation(rng.uniform(0, 2 * np.pi, count) if n is None else 2 * np.pi * rng.integers(n, size=count) / n)
         if self.has_reflections:
             mirrored = rng.integers(2, size=count).astype(bool)
             out[mirrored] = out[mirrored] @ MIRROR

@@ -137,9 +137,11 @@ class Irrep(Representation):
         return not any(self.index)
 
     @property
+    @memo
     def endomorphisms(self) -> Array:
         """A basis of the matrices that commute with the irrep, the identity first, shape (c, d, d)."""
-        return _endomorphisms(self)
+        elements, weights = self.group.quadrature(2 * self.frequency)
+        return _decompose.commutant(self.matrices(elements), weights)
 
     @property
     def type(self) -> Literal["real", "complex", "quaternionic"]:
@@ -236,12 +238,6 @@ def direct_sum(parts: list[Representation]) -> DirectSum:
     )
     label, origin = "⊕".join(part.name for part in parts), f"direct_sum({listed(parts)})"
     return DirectSum(parts[0].group, irreps, basis, label, origin)
-
-
-@memo
-def _endomorphisms(psi: Irrep) -> Array:
-    elements, weights = psi.group.quadrature(2 * psi.frequency)
-    return _decompose.commutant(psi.matrices(elements), weights)
 
 
 def _split(group: Group, values: Array, weights: Array, elements: Array, frequency: int, origin: str) -> DirectSum:

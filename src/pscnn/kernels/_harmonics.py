@@ -78,9 +78,10 @@ class SteerableBasis:
         """Number of harmonics: the sum of the sizes of the irreps."""
         return sum(psi.size for psi in self.irreps)
 
+    @memo
     def sample(self) -> Array:
         """Values on the kernel's grid, shape (size, k^n)."""
-        return _sample(self)
+        return self.evaluate(grid_points(self.kernel_size or 1, self.group.dimension))
 
     def evaluate(self, points: Array) -> Array:
         """Values at any points (N, n), shape (size, N)."""
@@ -97,11 +98,6 @@ class SteerableBasis:
                 profile = np.where(centre, 0.0, profile)
             rows.append(basis.T @ (harmonics(frequency, directions) * profile[:, None]).T)
         return np.concatenate(rows)
-
-
-@memo
-def _sample(basis: SteerableBasis) -> Array:
-    return basis.evaluate(grid_points(basis.kernel_size or 1, basis.group.dimension))
 
 
 @memo

@@ -117,14 +117,10 @@ def _transform_space(tensor: Tensor, element: Array) -> Tensor:
     inverse = axes @ element.T @ axes.T  # array indices of the source, from those of the target
     rounded = np.round(inverse)
     if np.abs(inverse - rounded).max() < 1e-9:
-        source = np.argmax(np.abs(rounded), axis=1)  # target axis that the i-th source axis follows
-        order, flips = [0] * dimension, []
-        for i, target in enumerate(source):
-            order[target] = i
-            if rounded[i, target] < 0:
-                flips.append(int(target) - dimension)
+        source = np.argmax(np.abs(rounded), axis=1).tolist()  # target axis that the i-th source axis follows
+        flips = [target - dimension for i, target in enumerate(source) if rounded[i, target] < 0]
         lead = tensor.ndim - dimension
-        out = tensor.permute(*range(lead), *(lead + i for i in order))
+        out = tensor.permute(*range(lead), *(lead + source.index(target) for target in range(dimension)))
         return out.flip(flips) if flips else out
     sizes = tensor.shape[-dimension:]
     steps = [torch.arange(n, device=tensor.device, dtype=tensor.dtype) - (n - 1) / 2 for n in sizes]

@@ -96,15 +96,12 @@ class GatedBatchNorm(ConstantsModule):
 def _partners(field: Representation) -> tuple[AnyArray, AnyArray]:
     """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P."""
     sizes = [psi.size for psi in field.irreps]
-    channels = len(sizes) + sum(sizes)
+    gates, channels = len(sizes), len(sizes) + sum(sizes)
     width = max(16, 1 << (channels - 1).bit_length())
     gate_of = np.zeros(width, dtype=np.int32)
+    gate_of[gates:channels] = np.repeat(np.arange(gates), sizes)
     members = np.full((max(sizes), width), -1, dtype=np.int32)
-    channel = len(sizes)
-    for gate, size in enumerate(sizes):
-        gate_of[channel : channel + size] = gate
-        members[:size, gate] = np.arange(channel, channel + size)
-        channel += size
+    members[np.concatenate([np.arange(d) for d in sizes]), gate_of[gates:channels]] = np.arange(gates, channels)
     return gate_of, members
 
 

@@ -15,7 +15,7 @@ from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.likelihood import Likelihood
 from pscnn.nn import _bases
-from pscnn.nn._expansion import Expansion, Tile, multiply
+from pscnn.nn._bases import Expansion, Tile, multiply
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
 

@@ -31,25 +31,21 @@ def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
         raise NotConvertibleError(f"expects {conv.in_channels} channels, gets {value.channels}")
     if conv.groups != 1:
         raise NotConvertibleError(f"groups={conv.groups} would split fields; use groups=1")
-    size, stride, padding, dilation = _along_all_axes(conv)
-    if size % 2 == 0:
+    settings: tuple[Any, ...] = conv.kernel_size, conv.stride, conv.padding, conv.dilation
+    if any(not isinstance(s, str) and len(set(s)) > 1 for s in settings):
+        raise NotConvertibleError("kernel size, stride, padding and dilation must be the same along all axes")
+    where: list[Any] = [s if isinstance(s, str) else s[0] for s in settings]
+    if (size := where[0]) % 2 == 0:
         raise NotConvertibleError(f"kernel size {size} has no centre; use {size - 1} or {size + 1}")
     out = writer.plan.made(node, conv.out_channels, value.sure)
 
     def build() -> nn.Module:
-        make, where = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d, (size, stride, padding, dilation)
+        make = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d
         density, gain = writer.recipe.new_density(), writer.plan.gain(node)
         return make(value.type, out.type, *where, conv.bias is not None, conv.padding_mode, density, gain)
 
     writer.replace_learnt(node, value, out.type, build)
     return out
-
-
-def _along_all_axes(conv: nn.Conv2d | nn.Conv3d) -> list[Any]:
-    settings = conv.kernel_size, conv.stride, conv.padding, conv.dilation
-    if any(not isinstance(s, str) and len(set(s)) > 1 for s in settings):
-        raise NotConvertibleError("kernel size, stride, padding and dilation must be the same along all axes")
-    return [s if isinstance(s, str) else s[0] for s in settings]
 
 
 def norm(writer: Writer, node: fx.Node, value: Map) -> Value:

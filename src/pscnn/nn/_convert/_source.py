@@ -139,7 +139,9 @@ class Source:
 
 def read(model: nn.Module, kind_of: Callable[[fx.Node, nn.Module | None], Kind]) -> Source:
     """Trace a model and tell the kinds of its operations."""
-    graph, unsteady = _trace(model)
+    evaluated, graph = _trace(model, False), _trace(model, True)
+    pairs = zip(evaluated.nodes, graph.nodes, strict=False)
+    unsteady = next((b for a, b in pairs if _fingerprint(a) != _fingerprint(b)), None)
     modules = {node: _as_module(model, node) for node in graph.nodes}
     return Source(model, graph, unsteady, modules, {node: kind_of(node, module) for node, module in modules.items()})
 
@@ -151,18 +153,14 @@ class Tracer(fx.Tracer):
         return type(m).__module__.startswith("pscnn.") or super().is_leaf_module(m, module_qualified_name)
 
 
-def _trace(model: nn.Module) -> tuple[fx.Graph, fx.Node | None]:
-    graphs = []
-    for mode in (False, True):
-        try:
-            graphs.append(Tracer().trace(copy.deepcopy(model).train(mode)))
-        except Exception as error:  # whatever the user's forward raises when it is given no numbers
-            raise NotConvertibleError(
-                f"convert: {type(model).__name__} cannot be traced by torch.fx: {error}. Its forward must do the same "
-                "for every input: move what depends on values or shapes (if, while, len, int) out of it"
-            ) from error
-    pairs = zip(*(graph.nodes for graph in graphs), strict=False)
-    return graphs[1], next((b for a, b in pairs if _fingerprint(a) != _fingerprint(b)), None)
+def _trace(model: nn.Module, training: bool) -> fx.Graph:
+    try:
+        return Tracer().trace(copy.deepcopy(model).train(training))
+    except Exception as error:  # whatever the user's forward raises when it is given no numbers
+        raise NotConvertibleError(
+            f"convert: {type(model).__name__} cannot be traced by torch.fx: {error}. Its forward must do the same "
+            "for every input: move what depends on values or shapes (if, while, len, int) out of it"
+        ) from error
 
 
 def _fingerprint(node: fx.Node) -> str:
