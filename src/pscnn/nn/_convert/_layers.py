@@ -35,14 +35,15 @@ def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
     if any(not isinstance(s, str) and len(set(s)) > 1 for s in settings):
         raise NotConvertibleError("kernel size, stride, padding and dilation must be the same along all axes")
     where: list[Any] = [s if isinstance(s, str) else s[0] for s in settings]
-    if (size := where[0]) % 2 == 0:
+    size, stride, padding, dilation = where
+    if size % 2 == 0:
         raise NotConvertibleError(f"kernel size {size} has no centre; use {size - 1} or {size + 1}")
     out = writer.plan.made(node, conv.out_channels, value.sure)
 
     def build() -> nn.Module:
         make = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d
-        density, gain = writer.recipe.new_density(), writer.plan.gain(node)
-        return make(value.type, out.type, *where, conv.bias is not None, conv.padding_mode, density, gain)
+        options = conv.bias is not None, conv.padding_mode, writer.recipe.new_density(), writer.plan.gain(node)
+        return make(value.type, out.type, size, stride, padding, dilation, *options)
 
     writer.replace_learnt(node, value, out.type, build)
     return out
