@@ -9,18 +9,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import AnyArray
 from pscnn.groups import Representation
 from pscnn.nn._batch_norm import BatchNorm, field_gradients, field_statistics
 from pscnn.nn._fast import channels_last, compiled
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._layer import Device, DType
+from pscnn.nn._layer import Device, DType, Layer
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
 
-class GatedBatchNorm(ConstantsModule):
+class GatedBatchNorm(Layer):
     """``BatchNorm`` followed by ``GatedNonlinearity``.
 
     Args:
@@ -45,9 +44,9 @@ class GatedBatchNorm(ConstantsModule):
     def __init__(
         self, out_type: FieldType, eps: float = 1e-5, momentum: float = 0.1, device: Device = None, dtype: DType = None
     ) -> None:
-        super().__init__()
-        self.gate = GatedNonlinearity(out_type)
-        self.in_type, self.out_type = self.gate.in_type, out_type
+        gate = GatedNonlinearity(out_type)
+        super().__init__(gate.in_type, out_type)
+        self.gate = gate
         self.norm = BatchNorm(self.in_type, eps, momentum, device, dtype)
         field = out_type.representations[0]
         self._equal = all(rho == field for rho in out_type.representations)
@@ -87,9 +86,6 @@ class GatedBatchNorm(ConstantsModule):
             and self.norm.weight.dtype == torch.float32
             and (self.training or not torch.is_grad_enabled())
         )
-
-    def extra_repr(self) -> str:
-        return f"{self.in_type} → {self.out_type}"
 
 
 @memo
