@@ -15,8 +15,8 @@ def memo(function: F) -> F:
     """``functools.cache`` for functions that return arrays: those are made read-only, since all callers share them."""
 
     @wraps(function)
-    def frozen(*args: Any) -> Any:
-        return _freeze(function(*args))
+    def frozen(*args: Any, **kwargs: Any) -> Any:
+        return _freeze(function(*args, **kwargs))
 
     return cast(F, cache(frozen))
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import Array, ArrayLike
-from pscnn.groups import FunctionSpace, Group, Irrep, pick_basis
+from pscnn.groups import FunctionSpace, Group, Irrep, block_diagonal, pick_basis
 
 ALIGNMENT_SAMPLES = 100
 """Extra points near the identity for the alignment error of continuous groups (paper, Appendix E.3)."""
@@ -91,7 +91,7 @@ class Likelihood(ConstantsModule):
             psi for psi in group.irreps(bandlimit) if psi.is_trivial or psi.frequency >= lowest
         )
         constants = _constants(group, self.irreps, self.keep, self.support, bandlimit)
-        like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+        like = torch.empty(0, device=device, dtype=dtype)
         for name in ("log_weights", "logit_matrix", "moment_matrix"):
             self.add_constant(name, constants[name], like)
         self._sizes = [psi.size for psi in self.irreps if not psi.is_trivial]
@@ -103,9 +103,7 @@ class Likelihood(ConstantsModule):
             if self.keep is not None:
                 self.add_constant("embedding", embedding, like)
             start = np.zeros(embedding.shape[1]) if initial is None else embedding.T @ self._project(initial)
-        self.coefficients = nn.Parameter(
-            torch.as_tensor(start, dtype=like.dtype, device=like.device), requires_grad=trainable
-        )
+        self.coefficients = nn.Parameter(torch.as_tensor(start).to(like), requires_grad=trainable)
 
     def _project(self, initial: Callable[[Array], ArrayLike]) -> Array:
         """Fourier coefficients of given logits."""
@@ -123,12 +121,8 @@ class Likelihood(ConstantsModule):
     def logit_coefficients(self) -> Tensor:
         """Fourier coefficients of the logits in the orthonormal basis of functions on H, without the constant."""
         if self.alignment == "construction":
-            blocks = []
-            start = 0
-            for d in self._sizes:
-                a = self.coefficients[start : start + d * d].view(d, d)
-                blocks.append((a @ a.T).reshape(-1))
-                start += d * d
+            parts = self.coefficients.split([d * d for d in self._sizes])
+            blocks = [(a @ a.T).reshape(-1) for a in (p.view(d, d) for p, d in zip(parts, self._sizes, strict=True))]
             return self.psd_matrix @ torch.cat(blocks) if blocks else self.coefficients
         return self.coefficients if self.keep is None else self.embedding @ self.coefficients
 
@@ -265,24 +259,20 @@ class Likelihood(ConstantsModule):
         if form not in ("fourier", "grid"):
             raise ValueError(f"kl: form must be 'fourier' or 'grid', got {form!r}")
         with torch.autocast(self.coefficients.device.type, enabled=False):
-            return self._kl(reference, form)
-
-    def _kl(self, reference: Likelihood | None, form: str) -> Tensor:
-        logits = self.logits()
-        log_z, masses = self._log_partition(logits), self.masses()
-        if reference is None:
-            other_matrix, other = self.logit_matrix[: self.grid_size, :0], self.coefficients.new_zeros(0)
-            other_log_z = torch.zeros_like(log_z)
-        else:
-            other = reference.logit_coefficients().detach()
-            other_log_z = reference._log_partition(reference.logits()).detach()
-            other_matrix = self.logit_matrix[: self.grid_size]
-            if reference.irreps != self.irreps:
-                other_matrix = torch.as_tensor(_space(self.group, reference.irreps)(self.grid()[0])).to(logits)
-        if form == "grid":
-            return (masses * ((logits[: self.grid_size] - log_z) - (other_matrix @ other - other_log_z))).sum()
-        own = (masses[:, None] * self.logit_matrix[: self.grid_size]).sum(0) @ self.logit_coefficients()
-        return own - log_z - (masses[:, None] * other_matrix).sum(0) @ other + other_log_z
+            logits, matrix = self.logits(), self.logit_matrix[: self.grid_size]
+            log_z, masses = self._log_partition(logits), self.masses()
+            if reference is None:
+                other_matrix, other, other_log_z = matrix[:, :0], logits.new_zeros(0), torch.zeros_like(log_z)
+            else:
+                other = reference.logit_coefficients().detach()
+                other_log_z = reference._log_partition(reference.logits()).detach()
+                other_matrix = matrix
+                if reference.irreps != self.irreps:
+                    other_matrix = torch.as_tensor(_space(self.group, reference.irreps)(self.grid()[0])).to(logits)
+            if form == "grid":
+                return (masses * ((logits[: self.grid_size] - log_z) - (other_matrix @ other - other_log_z))).sum()
+            own = (masses[:, None] * matrix).sum(0) @ self.logit_coefficients()
+            return own - log_z - (masses[:, None] * other_matrix).sum(0) @ other + other_log_z
 
     def entropy(self) -> Tensor:
         """−∫ λ log λ: zero for the uniform density, negative otherwise."""
@@ -355,11 +345,6 @@ def _space(group: Group, irreps: tuple[Irrep, ...]) -> Callable[[ArrayLike], Arr
     return lambda elements: space.sample(elements)[:, keep]
 
 
-def _coefficient_irreps(group: Group, irreps: tuple[Irrep, ...]) -> list[Irrep]:
-    space = FunctionSpace(group, max(psi.frequency for psi in irreps))
-    return [psi for psi in space.irreps if psi in irreps and not psi.is_trivial]
-
-
 @memo
 def _constants(
     group: Group, irreps: tuple[Irrep, ...], keep: Group | None, support: Group | None, bandlimit: int
@@ -370,7 +355,9 @@ def _constants(
     elements = np.concatenate([nodes, near, group.identity[None]])
     moments = np.concatenate([psi.matrices(nodes).reshape(len(nodes), -1).T for psi in irreps])
     blocks = []
-    for psi in _coefficient_irreps(group, irreps):
+    for psi in FunctionSpace(group, max(psi.frequency for psi in irreps)).irreps:
+        if psi.is_trivial or psi not in irreps:
+            continue
         if keep is None:
             blocks.append(np.eye(psi.size))
         else:  # λ(kh) = λ(h) asks for coefficient vectors that K fixes
@@ -378,24 +365,18 @@ def _constants(
             projector = np.einsum("nab,n->ab", psi.matrices(members), member_weights)
             rank = round(float(np.trace(projector)))
             blocks.append(pick_basis(projector, rank, np.ones((1, 1, 1)), psi.size)[:, :, 0].T)
-    embedding = np.zeros((sum(len(b) for b in blocks), sum(b.shape[1] for b in blocks)))
-    row = column = 0
-    for block in blocks:
-        embedding[row : row + len(block), column : column + block.shape[1]] = block
-        row, column = row + len(block), column + block.shape[1]
     return {
         "log_weights": np.log(weights),
         "logit_matrix": _space(group, irreps)(elements),
         "moment_matrix": moments,
-        "embedding": embedding,
+        "embedding": block_diagonal(blocks),
     }
 
 
 @memo
 def _psd_projection(group: Group, irreps: tuple[Irrep, ...]) -> Array:
     """The linear map from stacked matrices S_i to the coefficients of Σ_i Tr(S_i ψ_i(h))."""
-    degree = 2 * max(psi.frequency for psi in irreps)
-    nodes, weights = group.quadrature(degree)
+    nodes, weights = group.quadrature(2 * max(psi.frequency for psi in irreps))
     values = [psi.matrices(nodes).transpose(0, 2, 1).reshape(len(nodes), -1) for psi in irreps if not psi.is_trivial]
     functions = np.concatenate(values, axis=1) if values else np.empty((len(nodes), 0))
     return (_space(group, irreps)(nodes) * weights[:, None]).T @ functions

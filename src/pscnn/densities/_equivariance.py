@@ -49,22 +49,18 @@ def equivariance_error(
 
 
 def _first_type(model: nn.Module) -> FieldType:
-    for module in model.modules():
-        if isinstance(getattr(module, "in_type", None), FieldType):
-            return _typed(module.in_type)
+    for given in (getattr(module, "in_type", None) for module in model.modules()):
+        if isinstance(given, FieldType):
+            return given
     raise ValueError(f"{type(model).__name__} has no layer with an in_type: give in_type")
 
 
 def _last_type(model: nn.Module) -> FieldType | None:
     if hasattr(model, "out_type"):
-        return None if model.out_type is None else _typed(model.out_type)
+        assert model.out_type is None or isinstance(model.out_type, FieldType)
+        return model.out_type
     children = list(model.children())
     return _last_type(children[-1]) if children else None
-
-
-def _typed(value: Any) -> FieldType:
-    assert isinstance(value, FieldType)
-    return value
 
 
 class LayerError(NamedTuple):

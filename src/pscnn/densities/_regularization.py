@@ -111,13 +111,10 @@ def regularization(
     ):
         return _batched(ordered)
     if pairs is None:
-        chosen: list[tuple[Likelihood, Likelihood | None]] = [
-            (later, earlier)
-            for earlier, later in pairwise(ordered)
-            if earlier.group == later.group and earlier.support == later.support
-        ]
-        if uniform_first:
-            chosen.insert(0, (ordered[0], None))
+        chosen: list[tuple[Likelihood, Likelihood | None]] = [(ordered[0], None)] if uniform_first else []
+        for earlier, later in pairwise(ordered):
+            if earlier.group == later.group and earlier.support == later.support:
+                chosen.append((later, earlier))
     else:
         chosen = [(_find(a, found), None if b is None else _find(b, found)) for a, b in pairs]
     alignment = torch.stack([lam.alignment_error() for lam in ordered]).mean()

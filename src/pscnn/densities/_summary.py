@@ -109,41 +109,23 @@ def _summarise(number: int, name: str, lam: Likelihood, before: Likelihood | Non
         inside_another = any(candidate.is_subgroup_of(bigger) for bigger in kept)
         if not inside_another and degrees[candidate.name] >= KEPT:
             kept.append(candidate)
-    for found, value in (_best_mirror(lam, group), _best_axis(lam, group)):
-        if found:
-            degrees[found] = value / highest
-    entropy = lam.entropy().item()
-    return LayerSummary(
-        number,
-        name,
-        lam.group.name,
-        group.name,
-        tuple(k.name for k in kept) or ("e",),
-        degrees,
-        entropy,
-        float(np.exp(entropy)),
-        lam.alignment_error().item(),
-        highest,
-        dict(zip(elements, values, strict=True)),
-        None if before is None else lam.kl(before).item(),
-    )
+    degrees |= {found: value / highest for found, value in _best_direction(lam, group)}
+    names, entropy = tuple(k.name for k in kept) or ("e",), lam.entropy().item()
+    numbers = entropy, float(np.exp(entropy)), lam.alignment_error().item(), highest
+    density = dict(zip(elements, values, strict=True))
+    kl = None if before is None else lam.kl(before).item()
+    return LayerSummary(number, name, lam.group.name, group.name, names, degrees, *numbers, density, kl)
 
 
-def _best_mirror(lam: Likelihood, group: Group) -> tuple[str, float]:
-    """The mirror line with the highest density, for continuous groups of the plane with reflections."""
-    if group != O2():
-        return "", 0.0
-    angles = np.arange(0, 180, 3)
-    mirrors = rotation(np.radians(2 * angles)) @ -MIRROR  # keeps the line at this angle to the x axis
-    values = lam.density(mirrors)
-    best = int(values.argmax())
-    return f"mirror line at {angles[best]}°", values[best].item()
-
-
-def _best_axis(lam: Likelihood, group: Group) -> tuple[str, float]:
-    """The axis in space about which rotations are kept best: by the lowest density on them."""
+def _best_direction(lam: Likelihood, group: Group) -> list[tuple[str, float]]:
+    """In O(2) the mirror line with the highest density; in space the axis with the highest lowest one around it."""
+    if group == O2():
+        angles = np.arange(0, 180, 3)
+        values = lam.density(rotation(np.radians(2 * angles)) @ -MIRROR)  # keep the line at this angle to the x axis
+        best = int(values.argmax())
+        return [(f"mirror line at {angles[best]}°", values[best].item())]
     if group not in (SO3(), O3()):
-        return "", 0.0
+        return []
     count = 200  # spread over the half sphere by the golden angle: about 10° apart
     z = (np.arange(count) + 0.5) / count
     longitude = np.pi * (3 - np.sqrt(5)) * np.arange(count)
@@ -153,7 +135,7 @@ def _best_axis(lam: Likelihood, group: Group) -> tuple[str, float]:
     values = lam.density(turned.reshape(-1, 3, 3)).view(len(turned), -1).amin(0)
     best = int(values.argmax())
     x, y, z_best = axes[best]
-    return f"rotations about ({x:.2f}, {y:.2f}, {z_best:.2f})", values[best].item()
+    return [(f"rotations about ({x:.2f}, {y:.2f}, {z_best:.2f})", values[best].item())]
 
 
 def verdict(rows: list[LayerSummary]) -> list[str]:
@@ -204,10 +186,7 @@ def summary(model: nn.Module) -> str:
         numbers = [f"{x:.2f}".replace("-0.00", "0.00") for x in (row.entropy, row.effective_size, row.alignment)]
         table.append([row.label, row.group, " ".join(row.kept), *numbers, *values])
     widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
-    lines = []
-    for line in table:
-        cells = [
-            cell.ljust(w) if k < 3 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
+    sides = ["<"] * 3 + [">"] * (len(widths) - 3)
+    formats = [f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True)]
+    lines = ["  ".join(formats).format(*line).rstrip() for line in table]
     return "\n".join([*lines, "", *verdict(rows)])

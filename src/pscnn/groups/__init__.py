@@ -3,12 +3,11 @@
 Everything here is exact mathematics in NumPy float64, memoised in the process and usable without a network.
 """
 
-from pscnn.groups._axial import Axial
-from pscnn.groups._decompose import pick_basis
+from pscnn.groups._axial import Axial, parse
+from pscnn.groups._decompose import block_diagonal, pick_basis
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._group import Group
 from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
-from pscnn.groups._parse import parse
 from pscnn.groups._planar import MIRROR, O2, SO2, C, D, PlanarGroup, rotation
 from pscnn.groups._representation import DirectSum, Irrep, Representation, clebsch_gordan, direct_sum, listed
 from pscnn.groups._spatial import O3, SO3, axis_angle, octahedral_sphere_rule, quaternion_rotation, rotation_to
@@ -29,6 +28,7 @@ __all__ = [
     "PlanarGroup",
     "Representation",
     "axis_angle",
+    "block_diagonal",
     "circular_harmonics",
     "clebsch_gordan",
     "direct_sum",

@@ -46,9 +46,21 @@ class FunctionSpace(Representation):
             raise ValueError(f"bandlimit must be 0 or more, got {self.bandlimit!r}")
 
     @property
+    @memo
     def columns(self) -> tuple[tuple[Irrep, Array], ...]:
         """Each irrep with its columns, shape (d, multiplicity)."""
-        return _columns(self.group, self.bandlimit, self.subgroup)
+        out = []
+        for psi in self.group.irreps(self.bandlimit):
+            fixed = np.eye(psi.size)
+            if self.subgroup is not None:
+                elements, weights = self.subgroup.quadrature(psi.frequency)
+                fixed = np.einsum("nab,n->ab", psi.matrices(elements), weights)
+            # Row vectors vᵀ with the endomorphisms acting from the right.
+            multiplicity = round(float(np.trace(fixed))) // len(psi.endomorphisms)
+            picked = _decompose.pick_basis(fixed, multiplicity, psi.endomorphisms.transpose(0, 2, 1), 1)
+            if multiplicity:
+                out.append((psi, picked[:, 0, :].T))
+        return tuple(out)
 
     @property
     def irreps(self) -> tuple[Irrep, ...]:  # type: ignore[override]
@@ -65,12 +77,9 @@ class FunctionSpace(Representation):
 
     def sample(self, elements: ArrayLike) -> Array:
         """The matrix A with f(g_n) = (A c)_n: the inverse Fourier transform at these elements, shape (N, size)."""
-        elements = np.asarray(elements, dtype=np.float64)
-        parts = []
-        for psi, v in self.columns:
-            values = np.sqrt(psi.size) * np.einsum("nab,bv->nva", psi.matrices(elements), v)
-            parts.append(values.reshape(len(elements), -1))
-        return np.concatenate(parts, axis=1)
+        g = np.asarray(elements, dtype=np.float64)
+        parts = [np.sqrt(psi.size) * np.einsum("nab,bv->nva", psi.matrices(g), v) for psi, v in self.columns]
+        return np.concatenate([part.reshape(len(g), -1) for part in parts], axis=1)
 
     def transform(self, values: ArrayLike, elements: ArrayLike, weights: ArrayLike) -> Array:
         """Fourier coefficients ∫ f(g) A(g) dg of a function given by its values at a quadrature's nodes.
@@ -88,26 +97,5 @@ class FunctionSpace(Representation):
 
     def quadrature(self, degree: int) -> tuple[Array, Array]:
         """Nodes and weights on H/K, as representatives in H, exact for functions of frequency ≤ degree."""
-        if self.subgroup is not None:
-            nodes = self.group.quotient_quadrature(degree, self.subgroup)
-            if nodes is not None:
-                return nodes
-        return self.group.quadrature(degree)
-
-
-@memo
-def _columns(group: Group, bandlimit: int, subgroup: Group | None) -> tuple[tuple[Irrep, Array], ...]:
-    out = []
-    for psi in group.irreps(bandlimit):
-        endomorphisms = psi.endomorphisms
-        if subgroup is None:
-            fixed = np.eye(psi.size)
-        else:
-            elements, weights = subgroup.quadrature(psi.frequency)
-            fixed = np.einsum("nab,n->ab", psi.matrices(elements), weights)
-        # Row vectors vᵀ with the endomorphisms acting from the right.
-        multiplicity = round(float(np.trace(fixed))) // len(endomorphisms)
-        picked = _decompose.pick_basis(fixed, multiplicity, endomorphisms.transpose(0, 2, 1), 1)
-        if multiplicity:
-            out.append((psi, picked[:, 0, :].T))
-    return tuple(out)
+        nodes = None if self.subgroup is None else self.group.quotient_quadrature(degree, self.subgroup)
+        return self.group.quadrature(degree) if nodes is None else nodes

@@ -64,9 +64,14 @@ class Group(ABC):
         return self.irreps(0)[0]
 
     @property
+    @memo
     def vector(self) -> DirectSum:
         """The representation by which vectors of Rⁿ transform: the element itself."""
-        return _vector(self)
+        from pscnn.groups._planar import O2
+        from pscnn.groups._spatial import O3
+
+        full: Group = O2() if self.dimension == 2 else O3()
+        return replace(full.irrep(1, 1).restrict(self), origin=f"{self!r}.vector")
 
     @property
     def regular(self) -> DirectSum:
@@ -108,13 +113,16 @@ class Group(ABC):
         bandlimit = bandlimit if highest is None else min(bandlimit, highest)
         return tuple(Irrep(self, index) for index in self.irrep_indices(bandlimit))
 
-    @abstractmethod
     def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
         """Indices of the irreps up to a frequency, by frequency, the trivial one first."""
+        parities: list[tuple[int, ...]] = [(0,), (1,)] if self.has_reflections else [()]
+        candidates = ((*parity, k) for k in range(bandlimit + 1) for parity in parities)
+        return [index for index in candidates if self.has_irrep(index)]
 
-    @abstractmethod
     def has_irrep(self, index: tuple[int, ...]) -> bool:
         """Whether an irrep with this index exists."""
+        parities = (0, 1) if self.has_reflections else index[:1]
+        return len(index) == 1 + self.has_reflections and index[-1] >= 0 and index[0] in parities
 
     @abstractmethod
     def irrep_size(self, index: tuple[int, ...]) -> int:
@@ -144,9 +152,12 @@ class Group(ABC):
         """Elements close to the identity, where a density's maximum is searched more finely; none if H is finite."""
         return np.empty((0, self.dimension, self.dimension))
 
-    @abstractmethod
     def contains(self, elements: ArrayLike) -> bool:
         """Whether all given matrices are elements (to 1e-6)."""
+        elements, n = np.asarray(elements, dtype=np.float64), self.dimension
+        if elements.shape[-2:] != (n, n) or not np.allclose(elements @ elements.swapaxes(-1, -2), np.eye(n), atol=1e-6):
+            return False
+        return self.has_reflections or bool(np.all(np.linalg.det(elements) > 0))
 
     def is_subgroup_of(self, other: Group) -> bool:
         """Whether all elements are elements of ``other`` (to 1e-6); plane groups act on space as in ``as_subgroup``.
@@ -179,18 +190,11 @@ class Group(ABC):
 
 
 @memo
-def _vector(group: Group) -> DirectSum:
-    from pscnn.groups._planar import O2
-    from pscnn.groups._spatial import O3
-
-    full: Group = O2() if group.dimension == 2 else O3()
-    return replace(full.irrep(1, 1).restrict(group), origin=f"{group!r}.vector")
-
-
-@memo
 def _quotient(group: Group, subgroup: Group | None) -> DirectSum:
     elements, _ = group.quadrature(0)
+    label, origin = "regular", f"{group!r}.regular"
     if subgroup is not None:
+        label, origin = f"{group.name}/{subgroup.name}", f"{group!r}.quotient({subgroup!r})"
         members, _ = subgroup.quadrature(0)
         keep: list[Array] = []
         for h in elements:
@@ -198,8 +202,4 @@ def _quotient(group: Group, subgroup: Group | None) -> DirectSum:
                 keep.append(h)
         elements = np.stack(keep)
     space = group.functions(group.max_frequency or 0, subgroup)
-    basis = space.sample(elements) / np.sqrt(len(elements))
-    if subgroup is None:
-        return DirectSum(group, space.irreps, basis, "regular", f"{group!r}.regular")
-    label, origin = f"{group.name}/{subgroup.name}", f"{group!r}.quotient({subgroup!r})"
-    return DirectSum(group, space.irreps, basis, label, origin)
+    return DirectSum(group, space.irreps, space.sample(elements) / np.sqrt(len(elements)), label, origin)

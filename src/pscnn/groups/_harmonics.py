@@ -83,15 +83,8 @@ def sphere_quadrature(degree: int) -> tuple[Array, Array]:
     heights, weights = np.polynomial.legendre.leggauss(degree // 2 + 1)
     angles = 2 * np.pi * np.arange(degree + 1) / (degree + 1)
     radius = np.sqrt(1 - heights**2)
-    points = np.stack(
-        [
-            np.outer(radius, np.cos(angles)).ravel(),
-            np.outer(radius, np.sin(angles)).ravel(),
-            np.repeat(heights, degree + 1),
-        ],
-        axis=1,
-    )
-    return points, np.repeat(weights / 2, degree + 1) / (degree + 1)
+    x, y, z = np.outer(radius, np.cos(angles)), np.outer(radius, np.sin(angles)), np.repeat(heights, degree + 1)
+    return np.stack([x.ravel(), y.ravel(), z], axis=1), np.repeat(weights / 2, degree + 1) / (degree + 1)
 
 
 @memo

@@ -23,10 +23,6 @@ def rotation(angles: ArrayLike) -> Array:
     return np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], -2)
 
 
-def _regular_angles(count: int) -> Array:
-    return 2 * np.pi * np.arange(count) / count
-
-
 class PlanarGroup(Group):
     """What the four families of plane groups share: N-fold (or all) rotations, with or without reflections."""
 
@@ -56,21 +52,10 @@ class PlanarGroup(Group):
     def max_frequency(self) -> int | None:
         return None if self.n is None else self.n // 2
 
-    def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
-        candidates: list[tuple[int, ...]] = [(k,) for k in range(bandlimit + 1)]
-        if self.has_reflections:
-            candidates = [(r, k) for k in range(bandlimit + 1) for r in (0, 1)]
-        return [index for index in candidates if self.has_irrep(index)]
-
     def has_irrep(self, index: tuple[int, ...]) -> bool:
-        if len(index) != (2 if self.has_reflections else 1):
+        if not super().has_irrep(index) or (self.max_frequency is not None and index[-1] > self.max_frequency):
             return False
-        k = index[-1]
-        if k < 0 or (self.max_frequency is not None and k > self.max_frequency):
-            return False
-        if not self.has_reflections or index[0] == 1:
-            return True
-        return index[0] == 0 and (k == 0 or 2 * k == self.n)
+        return not self.has_reflections or index[0] == 1 or self.irrep_size(index) == 1
 
     def irrep_size(self, index: tuple[int, ...]) -> int:
         k = index[-1]
@@ -99,12 +84,8 @@ class PlanarGroup(Group):
         return _planar_quadrature(self.n or 4 * (degree // 4 + 1), self.has_reflections)
 
     def sample(self, count: int, seed: int) -> Array:
-        rng = np.random.default_rng(seed)
-        if self.n is None:
-            angles = rng.uniform(0, 2 * np.pi, count)
-        else:
-            angles = 2 * np.pi * rng.integers(self.n, size=count) / self.n
-        out = rotation(angles)
+        rng, n = np.random.default_rng(seed), self.n
+        out = rotation(rng.uniform(0, 2 * np.pi, count) if n is None else 2 * np.pi * rng.integers(n, size=count) / n)
         if self.has_reflections:
             mirrored = rng.integers(2, size=count).astype(bool)
             out[mirrored] = out[mirrored] @ MIRROR
@@ -117,16 +98,11 @@ class PlanarGroup(Group):
         return rotation(np.random.default_rng(seed).normal(0, 0.2, count))
 
     def contains(self, elements: ArrayLike) -> bool:
+        inside = super().contains(elements)
+        if not inside or self.n is None:
+            return inside
         elements = np.asarray(elements, dtype=np.float64)
-        if elements.shape[-2:] != (2, 2) or not np.allclose(
-            elements @ np.swapaxes(elements, -1, -2), np.eye(2), atol=1e-6
-        ):
-            return False
         sign = np.linalg.det(elements)
-        if not self.has_reflections and np.any(sign < 0):
-            return False
-        if self.n is None:
-            return True
         theta = np.arctan2(sign * elements[..., 1, 0], sign * elements[..., 0, 0])
         steps = theta * self.n / (2 * np.pi)
         return bool(np.all(np.abs(steps - np.round(steps)) < 1e-6 * self.n))
@@ -140,7 +116,7 @@ class PlanarGroup(Group):
 
 @memo
 def _planar_quadrature(count: int, reflections: bool) -> tuple[Array, Array]:
-    elements = rotation(_regular_angles(count))
+    elements = rotation(2 * np.pi * np.arange(count) / count)
     if reflections:
         elements = np.concatenate([elements, elements @ MIRROR])
     return elements, np.full(len(elements), 1 / len(elements))
@@ -189,21 +165,15 @@ class D(_Finite):
 class SO2(PlanarGroup):
     """All rotations of the plane. Irreps ``(k,)``, k ≥ 0."""
 
+    name = "SO(2)"
     has_reflections = False
     n = None
-
-    @property
-    def name(self) -> str:
-        return "SO(2)"
 
 
 @dataclass(frozen=True)
 class O2(PlanarGroup):
     """All rotations and reflections of the plane. Irreps (0, 0) trivial, (1, 0) sign, (1, k) of size 2 for k ≥ 1."""
 
+    name = "O(2)"
     has_reflections = True
     n = None
-
-    @property
-    def name(self) -> str:
-        return "O(2)"

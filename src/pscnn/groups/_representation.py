@@ -61,14 +61,8 @@ class Representation(ABC):
             raise ValueError(
                 f"elements of {self.group.name} have shape (N, {n}, {n}) or ({n}, {n}), got {elements.shape}"
             )
-        out = np.zeros((len(elements), self.size, self.size))
-        values: dict[Irrep, Array] = {}
-        start = 0
-        for psi in self.irreps:
-            if psi not in values:
-                values[psi] = psi.matrices(elements)
-            out[:, start : start + psi.size, start : start + psi.size] = values[psi]
-            start += psi.size
+        values = {psi: psi.matrices(elements) for psi in dict.fromkeys(self.irreps)}
+        out = _decompose.block_diagonal([values[psi] for psi in self.irreps])
         q = self.change_of_basis
         return out if q is None else np.einsum("ab,nbc,dc->nad", q, out, q, optimize=True)
 
@@ -106,14 +100,9 @@ class Representation(ABC):
 
     def trivial_vectors(self) -> Array:
         """Orthonormal invariant vectors, one column per trivial irrep, shape (size, count)."""
-        columns = []
-        start = 0
-        for psi in self.irreps:
-            if psi.is_trivial:
-                columns.append(start)
-            start += psi.size
+        trivial = np.repeat([psi.is_trivial for psi in self.irreps], [psi.size for psi in self.irreps])
         q = self.change_of_basis
-        return (np.eye(self.size) if q is None else q)[:, columns]
+        return (np.eye(self.size) if q is None else q)[:, np.flatnonzero(trivial)]
 
 
 @dataclass(frozen=True)
@@ -148,9 +137,11 @@ class Irrep(Representation):
         return not any(self.index)
 
     @property
+    @memo
     def endomorphisms(self) -> Array:
         """A basis of the matrices that commute with the irrep, the identity first, shape (c, d, d)."""
-        return _endomorphisms(self)
+        elements, weights = self.group.quadrature(2 * self.frequency)
+        return _decompose.commutant(self.matrices(elements), weights)
 
     @property
     def type(self) -> Literal["real", "complex", "quaternionic"]:
@@ -242,21 +233,11 @@ def direct_sum(parts: list[Representation]) -> DirectSum:
     bases = [part.change_of_basis for part in parts]
     if all(q is None for q in bases):
         return DirectSum(parts[0].group, irreps)
-    total = sum(part.size for part in parts)
-    basis, start = np.zeros((total, total)), 0
-    for part, q in zip(parts, bases, strict=True):
-        stop = start + part.size
-        basis[start:stop, start:stop] = np.eye(part.size) if q is None else q
-        start = stop
-    return DirectSum(
-        parts[0].group, irreps, basis, "⊕".join(part.name for part in parts), f"direct_sum({listed(parts)})"
+    basis = _decompose.block_diagonal(
+        [np.eye(part.size) if q is None else q for part, q in zip(parts, bases, strict=True)]
     )
-
-
-@memo
-def _endomorphisms(psi: Irrep) -> Array:
-    elements, weights = psi.group.quadrature(2 * psi.frequency)
-    return _decompose.commutant(psi.matrices(elements), weights)
+    label, origin = "⊕".join(part.name for part in parts), f"direct_sum({listed(parts)})"
+    return DirectSum(parts[0].group, irreps, basis, label, origin)
 
 
 def _split(group: Group, values: Array, weights: Array, elements: Array, frequency: int, origin: str) -> DirectSum:
@@ -276,18 +257,20 @@ def _split(group: Group, values: Array, weights: Array, elements: Array, frequen
 @memo
 def _restrict(rho: Representation, subgroup: Group) -> DirectSum:
     elements, weights = subgroup.quadrature(2 * rho.frequency)
-    origin = f"{rho!r}.restrict({subgroup!r})"
-    return _split(subgroup, rho(elements), weights, elements, rho.frequency, origin)
+    return _split(subgroup, rho(elements), weights, elements, rho.frequency, f"{rho!r}.restrict({subgroup!r})")
 
 
 @memo
 def _tensor(left: Representation, right: Representation) -> DirectSum:
     frequency = left.frequency + right.frequency
     elements, weights = left.group.quadrature(2 * frequency)
-    values = np.einsum("nab,ncd->nacbd", left(elements), right(elements))
-    size = left.size * right.size
-    origin = f"{left!r}.tensor({right!r})"
-    return _split(left.group, values.reshape(-1, size, size), weights, elements, frequency, origin)
+    values = _kronecker(left(elements), right(elements))
+    return _split(left.group, values, weights, elements, frequency, f"{left!r}.tensor({right!r})")
+
+
+def _kronecker(a: Array, b: Array) -> Array:
+    size = a.shape[1] * b.shape[1]
+    return np.einsum("nab,ncd->nacbd", a, b).reshape(-1, size, size)
 
 
 @memo
@@ -303,8 +286,6 @@ def clebsch_gordan(left: Irrep, right: Irrep, target: Irrep) -> Array:
     if not group.may_contain(left, right, target):
         return np.empty((0, left.size, right.size, target.size))
     elements, weights = group.quadrature(left.frequency + right.frequency + target.frequency)
-    a, b = left.matrices(elements), right.matrices(elements)
-    size = left.size * right.size
-    product = np.einsum("nab,ncd->nacbd", a, b).reshape(-1, size, size)
+    product = _kronecker(left.matrices(elements), right.matrices(elements))
     found = _decompose.intertwiners(product, target.matrices(elements), weights, target.endomorphisms)
     return found.reshape(-1, left.size, right.size, target.size)

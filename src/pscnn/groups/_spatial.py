@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pscnn._memo import memo
-from pscnn._types import Array, ArrayLike
+from pscnn._types import Array
 from pscnn.groups import _harmonics
 from pscnn.groups._group import Group
+from pscnn.groups._planar import PlanarGroup, rotation
 from pscnn.groups._representation import Irrep
 
 
@@ -98,21 +99,10 @@ class SpatialGroup(Group):
         noise = np.random.default_rng(seed).normal(0, 0.1, (count, 4))
         return quaternion_rotation(noise + np.array([1.0, 0, 0, 0]))
 
-    def contains(self, elements: ArrayLike) -> bool:
-        elements = np.asarray(elements, dtype=np.float64)
-        if elements.shape[-2:] != (3, 3) or not np.allclose(
-            elements @ np.swapaxes(elements, -1, -2), np.eye(3), atol=1e-6
-        ):
-            return False
-        return self.has_reflections or bool(np.all(np.linalg.det(elements) > 0))
-
     def place(self, group: Group) -> Group:
         """Plane groups act about the z axis; their reflections are mirrors in O(3) and half-turns in SO(3)."""
-        from pscnn.groups._planar import PlanarGroup
-
-        if not isinstance(group, PlanarGroup):
-            return group
-        return group.about((0, 0, 1), "mirror" if self.has_reflections else "turn")
+        reflections = "mirror" if self.has_reflections else "turn"
+        return group.about((0, 0, 1), reflections) if isinstance(group, PlanarGroup) else group
 
 
 @memo
@@ -120,8 +110,7 @@ def _rotation_quadrature(degree: int, reflections: bool) -> tuple[Array, Array]:
     points, weights = _harmonics.sphere_quadrature(degree)
     angles = 2 * np.pi * np.arange(degree + 1) / (degree + 1)
     turns = np.zeros((degree + 1, 3, 3))
-    turns[:, 0, 0] = turns[:, 1, 1] = np.cos(angles)
-    turns[:, 1, 0], turns[:, 0, 1], turns[:, 2, 2] = np.sin(angles), -np.sin(angles), 1
+    turns[:, :2, :2], turns[:, 2, 2] = rotation(angles), 1
     elements = (rotation_to(points)[:, None] @ turns[None]).reshape(-1, 3, 3)
     weights = np.repeat(weights, degree + 1) / (degree + 1)
     if reflections:
@@ -146,31 +135,13 @@ def octahedral_sphere_rule(degree: int) -> tuple[Array, Array]:
 class SO3(SpatialGroup):
     """All rotations of space. Irreps ``(l,)`` of size 2l + 1; ``irrep(1)`` is the rotation matrix itself."""
 
+    name = "SO(3)"
     has_reflections = False
-
-    @property
-    def name(self) -> str:
-        return "SO(3)"
-
-    def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
-        return [(degree,) for degree in range(bandlimit + 1)]
-
-    def has_irrep(self, index: tuple[int, ...]) -> bool:
-        return len(index) == 1 and index[0] >= 0
 
 
 @dataclass(frozen=True)
 class O3(SpatialGroup):
     """All rotations and reflections of space. Irreps ``(p, l)``: −1 acts as (−1)^p; vectors are (1, 1)."""
 
+    name = "O(3)"
     has_reflections = True
-
-    @property
-    def name(self) -> str:
-        return "O(3)"
-
-    def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:
-        return [(parity, degree) for degree in range(bandlimit + 1) for parity in (0, 1)]
-
-    def has_irrep(self, index: tuple[int, ...]) -> bool:
-        return len(index) == 2 and index[0] in (0, 1) and index[1] >= 0

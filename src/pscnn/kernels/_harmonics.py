@@ -42,11 +42,8 @@ def grid_points(kernel_size: int, dimension: int) -> Array:
     first axis of a volume.
     """
     steps = np.arange(kernel_size) - (kernel_size - 1) / 2
-    if dimension == 2:
-        row, column = np.meshgrid(steps, steps, indexing="ij")
-        return np.stack([column.ravel(), -row.ravel()], axis=1)
-    depth, row, column = np.meshgrid(steps, steps, steps, indexing="ij")
-    return np.stack([column.ravel(), -row.ravel(), depth.ravel()], axis=1)
+    *depth, row, column = np.meshgrid(*[steps] * dimension, indexing="ij")
+    return np.stack([axis.ravel() for axis in (column, -row, *depth)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -81,11 +78,10 @@ class SteerableBasis:
         """Number of harmonics: the sum of the sizes of the irreps."""
         return sum(psi.size for psi in self.irreps)
 
+    @memo
     def sample(self) -> Array:
         """Values on the kernel's grid, shape (size, k^n)."""
-        if self.kernel_size is None:
-            return np.ones((1, 1))
-        return _sample(self)
+        return self.evaluate(grid_points(self.kernel_size or 1, self.group.dimension))
 
     def evaluate(self, points: Array) -> Array:
         """Values at any points (N, n), shape (size, N)."""
@@ -105,12 +101,6 @@ class SteerableBasis:
 
 
 @memo
-def _sample(basis: SteerableBasis) -> Array:
-    assert basis.kernel_size is not None
-    return basis.evaluate(grid_points(basis.kernel_size, basis.group.dimension))
-
-
-@memo
 def _elements(group: Group, kernel_size: int | None) -> tuple[tuple[Irrep, ...], tuple[tuple[Ring, int, Array], ...]]:
     """The irreps of all elements, and per ring and frequency the change of basis that splits the harmonics under H."""
     if kernel_size is None:
@@ -119,10 +109,8 @@ def _elements(group: Group, kernel_size: int | None) -> tuple[tuple[Irrep, ...],
     parts = []
     for ring in rings(kernel_size, group.dimension):
         for frequency in range(ring.frequency + 1):
-            if group.dimension == 2:
-                ambient = O2().irrep(min(frequency, 1), frequency)
-            else:
-                ambient = O3().irrep(frequency % 2, frequency)
+            plane = group.dimension == 2
+            ambient = O2().irrep(min(frequency, 1), frequency) if plane else O3().irrep(frequency % 2, frequency)
             split = ambient.restrict(group)
             basis = np.eye(ambient.size) if split.change_of_basis is None else split.change_of_basis
             irreps += split.irreps

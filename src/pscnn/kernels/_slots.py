@@ -69,6 +69,7 @@ class SlotBasis:
         return self.matrix.reshape(len(self.matrix), int(np.prod(self.matrix.shape[1:])))
 
 
+@memo
 def slot_basis(
     out_irreps: tuple[Irrep, ...],
     in_irreps: tuple[Irrep, ...],
@@ -84,39 +85,25 @@ def slot_basis(
         moments: Which irreps i to keep: the trivial one alone for an equivariant layer, those of a density's band-limit
             for a partially equivariant one, None for all (unconstrained kernels).
     """
-    return _slot_basis(out_irreps, in_irreps, steerable, moments)
-
-
-@memo
-def _slot_basis(
-    out_irreps: tuple[Irrep, ...],
-    in_irreps: tuple[Irrep, ...],
-    steerable: SteerableBasis,
-    moments: tuple[Irrep, ...] | None,
-) -> SlotBasis:
-    group = steerable.group
     if moments is None:
-        highest = max(psi.frequency for psi in out_irreps) + max(psi.frequency for psi in in_irreps)
-        moments = group.irreps(highest + max(psi.frequency for psi in steerable.irreps))
+        highest = sum(max(psi.frequency for psi in some) for some in (out_irreps, in_irreps, steerable.irreps))
+        moments = steerable.group.irreps(highest)
     values = steerable.sample()
-    out_starts, in_starts, y_starts = _starts(out_irreps), _starts(in_irreps), _starts(steerable.irreps)
-    d_out, d_in, d_y = out_starts[-1], in_starts[-1], y_starts[-1]
-    grams = [
-        values[start : start + psi.size] @ values[start : start + psi.size].T
-        for psi, start in zip(steerable.irreps, y_starts[:-1], strict=True)
-    ]
+    outs, ins, harmonics = _places(out_irreps), _places(in_irreps), _places(steerable.irreps)
+    grams = [values[y] @ values[y].T for _, y in harmonics]
     # First count, then fill one array: bases in 3D are large and must not exist twice.
     counts = {
         i: sum(len(slots(a, b, j, i)) for a in out_irreps for b in in_irreps for j in steerable.irreps) for i in moments
     }
     segments = tuple((i, counts[i]) for i in moments if counts[i])
-    matrix = np.zeros((sum(i.size * n for i, n in segments), d_out, d_in, d_y))
+    shape = (sum(psi.size for psi in some) for some in (out_irreps, in_irreps, steerable.irreps))
+    matrix = np.zeros((sum(i.size * n for i, n in segments), *shape))
     out_index = np.zeros(len(matrix), dtype=np.int64)
     row = 0
     for i, _ in segments:
-        for a, (psi_out, o) in enumerate(zip(out_irreps, out_starts[:-1], strict=True)):
-            for psi_in, c in zip(in_irreps, in_starts[:-1], strict=True):
-                for psi_y, y, gram in zip(steerable.irreps, y_starts[:-1], grams, strict=True):
+        for a, (psi_out, o) in enumerate(outs):
+            for psi_in, c in ins:
+                for (psi_y, y), gram in zip(harmonics, grams, strict=True):
                     found = slots(psi_out, psi_in, psi_y, i)
                     if not len(found):
                         continue
@@ -124,13 +111,13 @@ def _slot_basis(
                     scale = np.sqrt(i.size * psi_out.size / power)
                     block = (found * scale[:, None, None, None, None]).transpose(0, 4, 1, 2, 3)
                     stop = row + len(found) * i.size
-                    matrix[row:stop, o : o + psi_out.size, c : c + psi_in.size, y : y + psi_y.size] = block.reshape(
-                        -1, psi_out.size, psi_in.size, psi_y.size
-                    )
+                    matrix[row:stop, o, c, y] = block.reshape(-1, *block.shape[2:])
                     out_index[row:stop] = a
                     row = stop
     return SlotBasis(matrix, segments, out_index, values)
 
 
-def _starts(irreps: Sequence[Irrep]) -> list[int]:
-    return [0, *np.cumsum([psi.size for psi in irreps]).tolist()]
+def _places(irreps: Sequence[Irrep]) -> list[tuple[Irrep, slice]]:
+    """Each irrep with its channels."""
+    stops = np.cumsum([psi.size for psi in irreps]).tolist()
+    return [(psi, slice(stop - psi.size, stop)) for psi, stop in zip(irreps, stops, strict=True)]

@@ -2,7 +2,7 @@
 
 from pscnn.nn._bases import TileBasis
 from pscnn.nn._batch_norm import BatchNorm, FieldStatistics, affine
-from pscnn.nn._conv import Conv2d, Conv3d, Linear
+from pscnn.nn._conv import Conv2d, Conv3d, Linear, expand_once
 from pscnn.nn._convert import convert
 from pscnn.nn._export import export
 from pscnn.nn._fast import convolve
@@ -12,7 +12,7 @@ from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
-from pscnn.nn._steerable import SteerableMap, expand_once
+from pscnn.nn._steerable import SteerableMap
 
 __all__ = [
     "AvgPoolAntialiased",

@@ -1,11 +1,14 @@
-"""The constants of a steerable layer: bases of its kernels, scaled, and how channels and slots are ordered."""
+"""The parts of a steerable layer's kernel: its bases, scaled; the order of channels and slots; the products of all."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections import Counter
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from pscnn._memo import memo
 from pscnn._types import Array, IntArray
@@ -31,27 +34,15 @@ class TileBasis(NamedTuple):
 
 def kinds(composite: DirectSum) -> dict[Irrep, int]:
     """Distinct irreps with their multiplicity, in order of first appearance."""
-    out: dict[Irrep, int] = {}
-    for psi in composite.irreps:
-        out[psi] = out.get(psi, 0) + 1
-    return out
+    return Counter(composite.irreps)
 
 
 @memo
 def sorted_channels(composite: DirectSum, copies: int) -> IntArray:
     """For each channel of ``copies`` composites (copy by copy), its place when channels are sorted by irrep."""
-    starts, start = {}, 0
-    for psi, n in kinds(composite).items():
-        starts[psi] = start
-        start += n * copies * psi.size
-    seen: dict[Irrep, int] = {}
-    order = []
-    for _ in range(copies):
-        for psi in composite.irreps:
-            number = seen.get(psi, 0)
-            seen[psi] = number + 1
-            order.append(starts[psi] + number * psi.size + np.arange(psi.size))
-    return np.concatenate(order)
+    distinct = list(kinds(composite))
+    kind_of = [distinct.index(psi) for psi in composite.irreps for _ in range(psi.size)]
+    return np.argsort(np.argsort(np.tile(kind_of, copies), kind="stable"))
 
 
 @memo
@@ -85,31 +76,20 @@ def scales(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: t
 
 
 @memo
-def row_basis(
-    irrep: Irrep, out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
+def scaled_basis(
+    irrep: Irrep | None, out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
 ) -> tuple[Array, SlotBasis]:
-    """The scaled basis from a composite to one irrep of another, with the input's change of basis folded in."""
-    basis = slot_basis((irrep,), inn.irreps, steerable, moments)
-    matrix = basis.matrix * scales(out, inn, steerable, moments)[irrep]
-    if inn.change_of_basis is not None:
-        matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
-    return matrix.reshape(len(matrix), irrep.size * inn.size * steerable.size), basis
-
-
-@memo
-def dense_basis(
-    out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]
-) -> tuple[Array, SlotBasis]:
-    """The scaled basis between two composites with their changes of basis folded in."""
-    basis = slot_basis(out.irreps, inn.irreps, steerable, moments)
+    """The scaled basis from a composite to one irrep of another or, for None, to all; with their changes of basis."""
+    irreps = out.irreps if irrep is None else (irrep,)
+    basis = slot_basis(irreps, inn.irreps, steerable, moments)
     factors = scales(out, inn, steerable, moments)
-    rows = np.array([factors[psi] for psi in out.irreps])[basis.out_index]
+    rows = np.array([factors[psi] for psi in irreps])[basis.out_index]
     matrix = basis.matrix * rows[:, None, None, None]
-    if out.change_of_basis is not None:
+    if out.change_of_basis is not None and irrep is None:
         matrix = np.einsum("pa,wabh->wpbh", out.change_of_basis, matrix, optimize=True)
     if inn.change_of_basis is not None:
         matrix = np.einsum("qb,wabh->waqh", inn.change_of_basis, matrix, optimize=True)
-    return matrix.reshape(len(matrix), out.size * inn.size * steerable.size), basis
+    return matrix.reshape(len(matrix), math.prod(matrix.shape[1:])), basis
 
 
 def tile_bases(
@@ -117,8 +97,8 @@ def tile_bases(
 ) -> list[TileBasis]:
     """One dense basis, or one for each kind of output irrep."""
     if dense:
-        return [TileBasis(out.irreps, 1, *dense_basis(out, inn, steerable, moments))]
-    return [TileBasis((psi,), n, *row_basis(psi, out, inn, steerable, moments)) for psi, n in kinds(out).items()]
+        return [TileBasis(out.irreps, 1, *scaled_basis(None, out, inn, steerable, moments))]
+    return [TileBasis((psi,), n, *scaled_basis(psi, out, inn, steerable, moments)) for psi, n in kinds(out).items()]
 
 
 def at_points(matrix: Array, harmonics: Array) -> Array:
@@ -131,7 +111,7 @@ def at_points(matrix: Array, harmonics: Array) -> Array:
 @memo
 def sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, moments: tuple[Irrep, ...]) -> Array:
     """The dense basis at the points of the kernel."""
-    return at_points(dense_basis(out, inn, steerable, moments)[0], steerable.sample())
+    return at_points(scaled_basis(None, out, inn, steerable, moments)[0], steerable.sample())
 
 
 @memo
@@ -139,20 +119,88 @@ def slot_matrix(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, .
     """Where Λ_iᵀ stands in the matrix L with w · L = (Λ_i w for every slot): places in L, and in the flat moments."""
     starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))
     size = sum(psi.size * count for psi, count in segments)
-    places: list[IntArray] = []
-    which: list[IntArray] = []
-    start = 0
+    places, which, start = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)], 0
     for psi, count in segments:
-        row, column = np.meshgrid(np.arange(psi.size), np.arange(psi.size), indexing="ij")
-        for slot in range(count):
-            first = start + slot * psi.size
+        row, column = np.indices((psi.size, psi.size))
+        for first in range(start, start + psi.size * count, psi.size):
             places.append(((first + row) * size + first + column).ravel())
             which.append((starts[psi] + column * psi.size + row).ravel())
         start += psi.size * count
-    empty = [np.empty(0, dtype=np.int64)]
-    return np.concatenate(places + empty), np.concatenate(which + empty)
+    return np.concatenate(places), np.concatenate(which)
 
 
 @memo
 def trivial_rows(composite: DirectSum) -> Array:
     return composite.trivial_vectors().T.copy()
+
+
+class Tile(NamedTuple):
+    """A block of the kernel: ``out_copies`` × ``in_copies`` repetitions of one slot basis."""
+
+    out_copies: int
+    in_copies: int
+    d_out: int
+    d_in: int
+    weights: int
+    segments: tuple[tuple[int, int, int], ...]  # (index of the irrep i among the moments, its size, its slots)
+
+    @property
+    def copies(self) -> int:
+        """How often the weights repeat."""
+        return self.out_copies * self.in_copies
+
+    def joined(self, block: Tensor) -> Tensor:
+        """From (copies, d_out·d_in·points) to (channels out, channels in, points)."""
+        block = block.view(self.out_copies, self.in_copies, self.d_out, self.d_in, -1).transpose(1, 2)
+        return block.reshape(self.out_copies * self.d_out, self.in_copies * self.d_in, -1)
+
+
+class Expansion(torch.autograd.Function):
+    """(w · L(Λ)) · basis, where L holds the moments in blocks along its diagonal, with its gradient written out.
+
+    L is filled and multiplied whole, where autograd would see one product per irrep and a dozen views around it.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(weight: Tensor, moments: Tensor, basis: Tensor, places: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        flat = torch.zeros(len(basis) ** 2, dtype=moments.dtype, device=moments.device)
+        matrix = flat.index_copy(0, places, moments.index_select(0, which)).view(len(basis), -1)
+        return weight @ matrix @ basis, matrix
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs, output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        weight, moments, basis, places, which, matrix = ctx.saved_tensors
+        d_kernel, d_matrix = gradients  # the matrix has one if this gradient is differentiated
+        d_weight = None
+        if d_kernel is not None:
+            turned = d_kernel @ basis.T
+            d_weight, own = turned @ matrix.T, weight.T @ turned
+            d_matrix = own if d_matrix is None else own + d_matrix
+        if d_matrix is None:
+            return None, None, None, None, None
+        filled = d_matrix.reshape(-1).index_select(0, places)
+        return d_weight, torch.zeros_like(moments).index_add(0, which, filled), None, None, None
+
+
+def multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moments: list[Tensor]) -> Tensor:
+    """Λ_i w for every slot: (copies, weights) to the same shape."""
+    parts = weight.split([size * count for _, size, count in segments], dim=1)
+    out = []
+    for part, (index, size, _) in zip(parts, segments, strict=True):
+        if index == 0:  # trivial: Λ = 1
+            out.append(part)
+        elif size <= 3 and torch.compiler.is_compiling():
+            # Written out, a compiler makes one kernel of all segments; as products they would be one each.
+            columns = part.unflatten(1, (-1, size)).unbind(2)
+            rows = [sum(m * w for m, w in zip(row.unbind(), columns, strict=True)) for row in moments[index].unbind()]
+            out.append(torch.stack(rows, 2).view_as(part))
+        else:
+            out.append((part.reshape(-1, size) @ moments[index].T).view_as(part))
+    return torch.cat(out, 1) if len(out) > 1 else out[0]

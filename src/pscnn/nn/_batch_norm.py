@@ -10,12 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
-from pscnn._types import Array, IntArray
-from pscnn.groups import Representation
-from pscnn.nn._check import check_input, check_types
+from pscnn._types import AnyArray
+from pscnn.groups import Representation, block_diagonal
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._layer import Device, DType, Layer
 
 
 class FieldStatistics(NamedTuple):
@@ -30,7 +29,7 @@ class FieldStatistics(NamedTuple):
     shift: Tensor
 
 
-class BatchNorm(ConstantsModule):
+class BatchNorm(Layer):
     """Divides each field by one standard deviation and centres its trivial irreps only.
 
     A field of size d has the variance of its channels, averaged; means exist only along trivial irreps (all others
@@ -54,32 +53,22 @@ class BatchNorm(ConstantsModule):
     trivial: Tensor
 
     def __init__(
-        self,
-        in_type: FieldType,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, in_type: FieldType, eps: float = 1e-5, momentum: float = 0.1, device: Device = None, dtype: DType = None
     ) -> None:
-        super().__init__()
-        check_types("BatchNorm", in_type)
-        self.in_type = self.out_type = in_type
+        super().__init__(in_type)
         self.eps, self.momentum = eps, momentum
-        fields = len(in_type.representations)
-        field_of, field_size, average, trivial = _structure(in_type.representations)
-        self.weight = nn.Parameter(torch.ones(fields, device=device, dtype=dtype))
-        self.bias = nn.Parameter(torch.zeros(trivial.shape[1], device=device, dtype=dtype))
+        constants = _constants(in_type.representations)
+        self.weight = nn.Parameter(torch.ones(len(constants["field_size"]), device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(constants["trivial"].shape[1], device=device, dtype=dtype))
         self.register_buffer("running_mean", torch.zeros_like(self.bias.data))
         self.register_buffer("running_var", torch.ones_like(self.weight.data))
         self.register_buffer("num_batches_tracked", torch.tensor(0, device=device))
-        self.add_constant("field_of", field_of, self.weight)
-        self.add_constant("field_size", field_size, self.weight)
-        self.add_constant("average", average, self.weight)
-        self.add_constant("trivial", trivial, self.weight)
+        for name, array in constants.items():
+            self.add_constant(name, array, self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise; in training the gradient can be taken once, not twice."""
-        check_input("BatchNorm", x, self.in_type.size, None)
+        self.check(x)
         with torch.autocast(x.device.type, enabled=False):
             if not self.training:
                 return F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
@@ -175,26 +164,16 @@ class _FieldNorm(torch.autograd.Function):
     """``scale·x + shift`` with its gradient written out."""
 
     @staticmethod
-    def forward(
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        field_of: Tensor,
-        average: Tensor,
-        trivial: Tensor,
-        eps: float,
-        field_size: Tensor,
-    ) -> tuple[Tensor, ...]:
-        found = field_statistics(x, weight, bias, field_of, average, trivial, eps)
+    def forward(x: Tensor, *ingredients_and_size: Any) -> tuple[Tensor, ...]:
+        found = field_statistics(x, *ingredients_and_size[:-1])
         return affine(x, found.scale, found.shift), *found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, _, _, field_of, average, trivial, _, field_size = inputs
-        found = FieldStatistics(*output[1:])
-        statistics = found.mean, found.removed, found.inverse, found.scale
+        _, _, _, *statistics, _ = output  # mean, removed, inverse, scale
         ctx.save_for_backward(x, field_of, field_size, average, trivial, *statistics)
-        ctx.mark_non_differentiable(*found)
+        ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
@@ -220,22 +199,16 @@ class _FieldNorm(torch.autograd.Function):
         slope, offset, d_weight, d_bias = field_gradients(
             sums, dots, x.numel() // x.shape[1], constants, mean, removed, inverse, scale
         )
-        return dx + affine(x, slope, offset), d_weight, d_bias, None, None, None, None, None
+        return dx + affine(x, slope, offset), d_weight, d_bias, *[None] * 5
 
 
 @memo
-def _structure(fields: tuple[Representation, ...]) -> tuple[IntArray, Array, Array, Array]:
-    """Each channel's field; the sizes of fields; the matrix (fields, channels) that averages; the trivial directions.
-
-    The directions are columns, (channels, trivial irreps).
-    """
-    sizes = [rho.size for rho in fields]
-    field_of = np.repeat(np.arange(len(fields)), sizes)
-    average = np.eye(len(fields))[:, field_of] / np.array(sizes)[:, None]
-    vectors = [rho.trivial_vectors() for rho in fields]
-    trivial = np.zeros((len(field_of), sum(v.shape[1] for v in vectors)))
-    row = column = 0
-    for v in vectors:
-        trivial[row : row + len(v), column : column + v.shape[1]] = v
-        row, column = row + len(v), column + v.shape[1]
-    return field_of, np.array(sizes, dtype=np.float64), average, trivial
+def _constants(fields: tuple[Representation, ...]) -> dict[str, AnyArray]:
+    sizes = np.array([rho.size for rho in fields], dtype=np.float64)
+    field_of = np.repeat(np.arange(len(fields)), [rho.size for rho in fields])
+    return {
+        "field_of": field_of,  # of each channel
+        "field_size": sizes,
+        "average": np.eye(len(fields))[:, field_of] / sizes[:, None],  # (fields, channels)
+        "trivial": block_diagonal([rho.trivial_vectors() for rho in fields]),  # directions, (channels, trivial irreps)
+    }

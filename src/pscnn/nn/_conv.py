@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pscnn.likelihood import Likelihood
-from pscnn.nn._check import check_input
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._layer import Device, DType
 from pscnn.nn._steerable import SteerableMap
 
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
@@ -33,8 +34,8 @@ class _Conv(SteerableMap):
         padding_mode: PaddingMode = "zeros",
         likelihood: Likelihood | None = None,
         gain: float = 1.0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: DType = None,
     ) -> None:
         name = type(self).__name__
         if isinstance(in_type, FieldType) and in_type.group.dimension != self.dimension:
@@ -60,7 +61,7 @@ class _Conv(SteerableMap):
         self.padding_mode = padding_mode
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input(type(self).__name__, x, self.in_type.size, self.dimension)
+        self.check(x, self.dimension)
         return self.convolve(x, *self.kernel_and_bias())
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
@@ -73,20 +74,8 @@ class _Conv(SteerableMap):
 
     def plain(self) -> nn.Module:
         """The same map as a ``torch.nn`` convolution with a fixed kernel."""
-        cls = nn.Conv2d if self.dimension == 2 else nn.Conv3d
-        out = cls(
-            self.in_type.size,
-            self.out_type.size,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            bias=self.bias is not None,
-            padding_mode=self.padding_mode,
-            device=self.weight.device,
-            dtype=self.weight.dtype,
-        )
-        return _fill(out, self)
+        cls, where = nn.Conv2d if self.dimension == 2 else nn.Conv3d, (self.stride, self.padding, self.dilation)
+        return self._fill(cls, self.kernel_size, *where, padding_mode=self.padding_mode)
 
     def extra_repr(self) -> str:
         return (
@@ -164,32 +153,49 @@ class Linear(SteerableMap):
         bias: bool = True,
         likelihood: Likelihood | None = None,
         gain: float = 1.0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: DType = None,
     ) -> None:
         super().__init__(in_type, out_type, None, likelihood, bias, gain, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input("Linear", x, self.in_type.size, 0)
+        self.check(x, 0)
         return F.linear(x, *self.kernel_and_bias())
 
     def plain(self) -> nn.Module:
         """The same map as a ``torch.nn.Linear``."""
-        out = nn.Linear(
-            self.in_type.size,
-            self.out_type.size,
-            bias=self.bias is not None,
-            device=self.weight.device,
-            dtype=self.weight.dtype,
-        )
-        return _fill(out, self)
+        return self._fill(nn.Linear)
 
 
-def _fill(plain: nn.Conv2d | nn.Conv3d | nn.Linear, layer: SteerableMap) -> nn.Module:
-    with torch.no_grad():
-        plain.weight.copy_(layer.kernel())
-        if plain.bias is not None:
-            bias = layer.full_bias()
-            assert bias is not None
-            plain.bias.copy_(bias)
-    return plain.train(layer.training)
+@contextlib.contextmanager
+def expand_once(model: nn.Module) -> Iterator[None]:
+    """Let every steerable layer of a network expand its kernel at most once, with its gradient, until the end.
+
+    For networks that are applied several times within one step, as in forecasts from their own output, with one
+    backward pass for all of them. Parameters must not change inside, and activation checkpointing cannot recompute
+    layers there. Compiled code expands once by itself.
+
+    Args:
+        model: Whose layers.
+
+    Example:
+        >>> import torch
+        >>> from pscnn import FieldType, nn
+        >>> from pscnn.groups import C
+        >>> H = C(4)
+        >>> vectors = FieldType(H, [H.vector])
+        >>> conv = nn.Conv2d(vectors, vectors, 3, padding=1)
+        >>> x = torch.randn(1, 2, 9, 9)
+        >>> with nn.expand_once(conv):
+        ...     for _ in range(6):
+        ...         x = conv(x)
+    """
+    layers = [module for module in model.modules() if isinstance(module, SteerableMap)]
+    before = [layer._held for layer in layers]
+    for layer in layers:
+        layer._held = {}
+    try:
+        yield
+    finally:
+        for layer, held in zip(layers, before, strict=True):
+            layer._held = held

@@ -129,18 +129,10 @@ class ByPortions(torch.autograd.Function):
         x, kernel = ctx.saved_tensors
         spatial = x.ndim - 2
         stride, padding, dilation = ([n] * spatial for n in ctx.options)
+        g, wanted = _portions(gradients[0].to(x.dtype), len(kernel)), [ctx.needs_input_grad[0], True, False]
+        padded = _portions(x, x.shape[1]), _portions(kernel, kernel.shape[1], len(kernel))
         dx, d_kernel, _ = torch.ops.aten.convolution_backward(
-            _portions(gradients[0].to(x.dtype), len(kernel)),
-            _portions(x, x.shape[1]),
-            _portions(kernel, kernel.shape[1], len(kernel)),
-            None,
-            stride,
-            padding,
-            dilation,
-            False,
-            [0] * spatial,
-            1,
-            [ctx.needs_input_grad[0], True, False],
+            g, *padded, None, stride, padding, dilation, False, [0] * spatial, 1, wanted
         )
         dx = dx[:, : x.shape[1]] if ctx.needs_input_grad[0] else None
         return dx, d_kernel[: len(kernel), : x.shape[1]], None, None, None
@@ -170,8 +162,9 @@ class Blur(torch.autograd.Function):
         y = F.pad(x, (padding, padding) * (x.ndim - 2))
         for axis in range(2, x.ndim):
             last = stride * ((y.shape[axis] - len(along)) // stride)
-            steps = (slice(t, t + last + 1, stride) for t in range(len(along)))
-            y = _sum(along, [y[(slice(None),) * axis + (step,)] for step in steps])
+            before = (slice(None),) * axis
+            terms = [w * y[(*before, slice(t, t + last + 1, stride))] for t, w in enumerate(along.unbind())]
+            y = sum(terms[1:], terms[0])
         return y
 
     @staticmethod
@@ -197,10 +190,3 @@ class Blur(torch.autograd.Function):
                 terms.append(chosen * weight.view(-1, *[1] * (g.ndim - 1 - axis)))
             g = sum(terms[1:], terms[0])
         return g, None, None, None
-
-
-def _sum(weights: Tensor, maps: list[Tensor]) -> Tensor:
-    total = weights[0] * maps[0]
-    for weight, part in zip(weights[1:].unbind(), maps[1:], strict=True):
-        total = total + weight * part
-    return total

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pscnn._types import Array, ArrayLike
-from pscnn.groups import Group, Irrep, Representation, listed
+from pscnn.groups import Group, Irrep, Representation, block_diagonal, listed
 from pscnn.kernels import Layout, layout
-from pscnn.nn._space import transform_space
+
+# Centred array indices (…, row, column) as a linear function of the coordinates (x, y[, z]): see kernels.grid_points.
+_ARRAY_AXES = {
+    2: np.array([[0.0, -1.0], [1.0, 0.0]]),
+    3: np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]]),
+}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -69,13 +76,8 @@ class FieldType:
         elements = np.asarray(elements, dtype=np.float64)
         if elements.ndim == 2:
             return self.matrix(elements[None])[0]
-        out = np.zeros((len(elements), self.size, self.size))
         values = {rho: rho(elements) for rho in set(self.representations)}
-        start = 0
-        for rho in self.representations:
-            out[:, start : start + rho.size, start : start + rho.size] = values[rho]
-            start += rho.size
-        return out
+        return block_diagonal([values[rho] for rho in self.representations])
 
     def transform(self, tensor: Tensor, element: ArrayLike) -> Tensor:
         """The action of one element on a batch: on channels and, for images and volumes, on space.
@@ -93,17 +95,37 @@ class FieldType:
             )
         matrix = torch.as_tensor(self.matrix(element), dtype=tensor.dtype, device=tensor.device)
         out = torch.einsum("ij,bj...->bi...", matrix, tensor)
-        return out if tensor.ndim == 2 else transform_space(out, element)
+        return out if tensor.ndim == 2 else _transform_space(out, element)
 
     def __repr__(self) -> str:
         return f"FieldType({self.group!r}, {listed(self.representations)})"
 
     def __str__(self) -> str:
-        runs: list[list[object]] = []
-        for rho in self.representations:
-            if runs and runs[-1][1] == rho.name:
-                runs[-1][0] += 1  # type: ignore[operator]
-            else:
-                runs.append([1, rho.name])
-        text = ", ".join(f"{count}×{name}" for count, name in runs[:6])
+        runs = [f"{len(list(same))}×{name}" for name, same in groupby(rho.name for rho in self.representations)]
+        text = ", ".join(runs[:6])
         return f"FieldType({self.group.name}: {text}{', …' if len(runs) > 6 else ''}; {self.size} channels)"
+
+
+def _transform_space(tensor: Tensor, element: Array) -> Tensor:
+    """(h·f)(x) = f(h⁻¹x) on the last two (three) axes of a tensor (B, C, …).
+
+    Elements that map the grid to itself (right angles, mirrors along the axes) are exact permutations of pixels; all
+    others interpolate (bi- or trilinear, zeros outside).
+    """
+    dimension = len(element)
+    axes = _ARRAY_AXES[dimension]
+    inverse = axes @ element.T @ axes.T  # array indices of the source, from those of the target
+    rounded = np.round(inverse)
+    if np.abs(inverse - rounded).max() < 1e-9:
+        source = np.argmax(np.abs(rounded), axis=1).tolist()  # target axis that the i-th source axis follows
+        flips = [target - dimension for i, target in enumerate(source) if rounded[i, target] < 0]
+        lead = tensor.ndim - dimension
+        out = tensor.permute(*range(lead), *(lead + source.index(target) for target in range(dimension)))
+        return out.flip(flips) if flips else out
+    sizes = tensor.shape[-dimension:]
+    steps = [torch.arange(n, device=tensor.device, dtype=tensor.dtype) - (n - 1) / 2 for n in sizes]
+    target_index = torch.stack(torch.meshgrid(*steps, indexing="ij"), -1)
+    source_index = target_index @ torch.as_tensor(inverse.T.copy(), device=tensor.device, dtype=tensor.dtype)
+    half = torch.tensor([max(n - 1, 1) / 2 for n in sizes], device=tensor.device, dtype=tensor.dtype)
+    grid = (source_index / half).flip(-1).expand(len(tensor), *sizes, dimension)
+    return F.grid_sample(tensor, grid, mode="bilinear", padding_mode="zeros", align_corners=True)

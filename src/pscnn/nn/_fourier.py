@@ -9,16 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.groups import FunctionSpace, Representation
-from pscnn.nn._check import check_input, check_types
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._gain import fixed_point_gain
+from pscnn.nn._layer import Device, DType, Nonlinearity
 
 
-class FourierPointwise(ConstantsModule):
+class FourierPointwise(Nonlinearity):
     """y = FT γ(IFT x): sample the function that a field encodes, apply γ at each sample, transform back.
 
     Exactly equivariant for finite groups; for continuous ones up to the aliasing of γ, which falls with ``degree``, and
@@ -49,12 +47,11 @@ class FourierPointwise(ConstantsModule):
         in_type: FieldType,
         function: Callable[[Tensor], Tensor] = F.elu,
         degree: int | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: DType = None,
     ) -> None:
-        super().__init__()
+        super().__init__(in_type)
         name = type(self).__name__
-        check_types(name, in_type)
         rho = in_type.representations[0]
         if any(other != rho for other in in_type.representations):
             raise ValueError(f"{name}: all fields must be equal, got {in_type}")
@@ -70,25 +67,17 @@ class FourierPointwise(ConstantsModule):
         degree = 2 * lowest if degree is None else degree
         if degree < lowest:
             raise ValueError(f"{name}: degree must be {lowest} or more to transform back exactly, got {degree}")
-        self.in_type = self.out_type = in_type
         self.function = function
         self._size = rho.size
         if isinstance(rho, FunctionSpace):
-            to_samples, to_coefficients = _transforms(rho, degree)
-            like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
-            self.add_constant("to_samples", to_samples, like)
-            self.add_constant("to_coefficients", to_coefficients, like)
-            self.samples = len(to_samples)
+            for key, array in zip(("to_samples", "to_coefficients"), _transforms(rho, degree), strict=True):
+                self.add_constant(key, array, torch.empty(0, device=device, dtype=dtype))
+            self.samples = len(self.to_samples)
         else:
             self.samples = self._size  # one channel per element (or coset) already
 
-    @property
-    def gain(self) -> float:
-        """The gain before this layer that keeps the variance of a signal through it."""
-        return fixed_point_gain(self, self.in_type.size)
-
     def forward(self, x: Tensor) -> Tensor:
-        check_input(type(self).__name__, x, self.in_type.size, None)
+        self.check(x)
         if "to_samples" not in self._arrays:
             return self.function(x)
         x = x.unflatten(1, (-1, self._size))

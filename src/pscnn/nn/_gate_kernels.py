@@ -20,10 +20,14 @@ PROGRAMS = 4096
 
 
 @triton.jit
-def _place(FIELDS: tl.constexpr, ROWS: tl.constexpr, W: tl.constexpr):
-    """Row within the tile, field, and channel within the field."""
+def _begin(scale, shift, copies, steps, P: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr):
+    """Row within the tile, field, and channel within the field; which exist; their scale and shift; the first row."""
     n = tl.arange(0, ROWS * FIELDS)[:, None]
-    return n // FIELDS, tl.program_id(1) * FIELDS + n % FIELDS, tl.arange(0, W)[None, :]
+    field, p = tl.program_id(1) * FIELDS + n % FIELDS, tl.arange(0, W)[None, :]
+    inside = (field < copies) & (p < P)
+    a = tl.load(scale + field * P + p, inside, 0)
+    b = tl.load(shift + field * P + p, inside, 0)
+    return n // FIELDS, field, p, inside, a, b, tl.program_id(0).to(tl.int64) * ROWS * steps
 
 
 @triton.jit
@@ -50,11 +54,7 @@ def _forward(
     x, y, gate_of, scale, shift, rows, copies, x_row, y_row, steps,
     G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    row, field, p = _place(FIELDS, ROWS, W)
-    inside = (field < copies) & (p < P)
-    a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(shift + field * P + p, inside, 0)
-    first = tl.program_id(0).to(tl.int64) * ROWS * steps
+    row, field, p, inside, a, b, first = _begin(scale, shift, copies, steps, P, W, FIELDS, ROWS)
     for _ in range(steps):
         mask = (row < rows - first) & inside
         v = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32) * a + b
@@ -70,13 +70,8 @@ def _sums(
     G: tl.constexpr, P: tl.constexpr, M: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Per portion of the rows and channel: the sums of the gradient, and of the gradient times x − mean."""
-    row, field, p = _place(FIELDS, ROWS, W)
-    inside = (field < copies) & (p < P)
-    a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(shift + field * P + p, inside, 0)
+    row, field, p, inside, a, b, first = _begin(scale, shift, copies, steps, P, W, FIELDS, ROWS)
     centre = tl.load(mean + field * P + p, inside, 0)
-    part = tl.program_id(0)
-    first = part.to(tl.int64) * ROWS * steps
     total = tl.zeros((ROWS * FIELDS, W), tl.float32)
     product = tl.zeros((ROWS * FIELDS, W), tl.float32)
     for _ in range(steps):
@@ -89,7 +84,7 @@ def _sums(
         first += ROWS
     field = tl.program_id(1) * FIELDS + tl.arange(0, FIELDS)[:, None]
     inside = (field < copies) & (p < P)
-    to = sums + part * copies * P + field * P + p
+    to = sums + tl.program_id(0) * copies * P + field * P + p
     tl.store(to, tl.sum(tl.reshape(total, (ROWS, FIELDS, W)), 0), inside)
     tl.store(to + parts * copies * P, tl.sum(tl.reshape(product, (ROWS, FIELDS, W)), 0), inside)
 
@@ -100,13 +95,9 @@ def _backward(
     G: tl.constexpr, P: tl.constexpr, M: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Dx = gradient · scale + x · slope + offset."""
-    row, field, p = _place(FIELDS, ROWS, W)
-    inside = (field < copies) & (p < P)
-    a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(shift + field * P + p, inside, 0)
+    row, field, p, inside, a, b, first = _begin(scale, shift, copies, steps, P, W, FIELDS, ROWS)
     s = tl.load(slope + field * P + p, inside, 0)
     t = tl.load(offset + field * P + p, inside, 0)
-    first = tl.program_id(0).to(tl.int64) * ROWS * steps
     for _ in range(steps):
         mask = (row < rows - first) & inside
         own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
@@ -117,18 +108,10 @@ def _backward(
 
 
 class Plan:
-    """How a feature map is divided among programs.
-
-    Args:
-        x: (B, C, …) with its channels innermost and rows at equal distances.
-        members: (M, W) table of the channels that each gate scales.
-        gates: G.
-        copies: Fields.
-        programs: About how many to start per portion of fields.
-    """
+    """How a feature map, its channels innermost and rows at equal distances, is divided among programs."""
 
     def __init__(self, x: Tensor, members: Tensor, gates: int, copies: int, programs: int) -> None:
-        self.rows, self.copies = x.numel() // x.shape[1], copies
+        self.rows = x.numel() // x.shape[1]
         fields = 4 if copies % 4 == 0 else 2 if copies % 2 == 0 else 1
         rows = TILE // fields
         self.steps = triton.cdiv(self.rows, rows * programs)
@@ -137,53 +120,24 @@ class Plan:
         self.shape = {"G": gates, "P": x.shape[1] // copies, "W": members.shape[1], "FIELDS": fields, "ROWS": rows}
 
 
-def forward(
-    x: Tensor, y: Tensor, gate_of: Tensor, members: Tensor, scale: Tensor, shift: Tensor, gates: int, copies: int
-) -> None:
-    """Fill y."""
+def forward(x, y, gate_of, members, vectors, gates, copies) -> None:
+    """Fill y, given scale and shift."""
     plan = Plan(x, members, gates, copies, PROGRAMS)
-    _forward[plan.grid](
-        x, y, gate_of, scale, shift, plan.rows, copies, x.stride(-1), y.stride(-1), plan.steps, **plan.shape
-    )
+    numbers = plan.rows, copies, x.stride(-1), y.stride(-1), plan.steps
+    _forward[plan.grid](x, y, gate_of, *vectors, *numbers, **plan.shape)
 
 
-def sums(
-    x: Tensor,
-    g: Tensor,
-    gate_of: Tensor,
-    members: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    mean: Tensor,
-    gates: int,
-    copies: int,
-) -> Tensor:
-    """The two sums of every channel, (2, C)."""
+def sums(x, g, gate_of, members, vectors, gates, copies) -> Tensor:
+    """The two sums of every channel, (2, C), given scale, shift and mean."""
     plan = Plan(x, members, gates, copies, PROGRAMS // 4)
-    out = scale.new_empty(2, plan.parts, x.shape[1])
-    _sums[plan.grid](
-        x, g, out, gate_of, members, scale, shift, mean, plan.rows, copies, x.stride(-1), g.stride(-1),
-        plan.steps, plan.parts, M=len(members), **plan.shape,
-    )  # fmt: skip
+    out = vectors[0].new_empty(2, plan.parts, x.shape[1])
+    numbers = plan.rows, copies, x.stride(-1), g.stride(-1), plan.steps, plan.parts
+    _sums[plan.grid](x, g, out, gate_of, members, *vectors, *numbers, M=len(members), **plan.shape)
     return out.sum(1)
 
 
-def backward(
-    x: Tensor,
-    g: Tensor,
-    dx: Tensor,
-    gate_of: Tensor,
-    members: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    slope: Tensor,
-    offset: Tensor,
-    gates: int,
-    copies: int,
-) -> None:
-    """Fill dx."""
+def backward(x, g, dx, gate_of, members, vectors, gates, copies) -> None:
+    """Fill dx, given scale, shift, slope and offset."""
     plan = Plan(x, members, gates, copies, PROGRAMS)
-    _backward[plan.grid](
-        x, g, dx, gate_of, members, scale, shift, slope, offset, plan.rows, copies,
-        x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps, M=len(members), **plan.shape,
-    )  # fmt: skip
+    numbers = plan.rows, copies, x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps
+    _backward[plan.grid](x, g, dx, gate_of, members, *vectors, *numbers, M=len(members), **plan.shape)

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import AnyArray
 from pscnn.groups import Representation
-from pscnn.nn._batch_norm import BatchNorm, FieldStatistics, field_gradients, field_statistics
+from pscnn.nn._batch_norm import BatchNorm, field_gradients, field_statistics
 from pscnn.nn._fast import channels_last, compiled
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._layer import Device, DType, Layer
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
 
-class GatedBatchNorm(ConstantsModule):
+class GatedBatchNorm(Layer):
     """``BatchNorm`` followed by ``GatedNonlinearity``.
 
     Args:
@@ -42,16 +42,11 @@ class GatedBatchNorm(ConstantsModule):
     members: Tensor
 
     def __init__(
-        self,
-        out_type: FieldType,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, out_type: FieldType, eps: float = 1e-5, momentum: float = 0.1, device: Device = None, dtype: DType = None
     ) -> None:
-        super().__init__()
-        self.gate = GatedNonlinearity(out_type)
-        self.in_type, self.out_type = self.gate.in_type, out_type
+        gate = GatedNonlinearity(out_type)
+        super().__init__(gate.in_type, out_type)
+        self.gate = gate
         self.norm = BatchNorm(self.in_type, eps, momentum, device, dtype)
         field = out_type.representations[0]
         self._equal = all(rho == field for rho in out_type.representations)
@@ -92,23 +87,17 @@ class GatedBatchNorm(ConstantsModule):
             and (self.training or not torch.is_grad_enabled())
         )
 
-    def extra_repr(self) -> str:
-        return f"{self.in_type} → {self.out_type}"
-
 
 @memo
 def _partners(field: Representation) -> tuple[AnyArray, AnyArray]:
     """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P."""
     sizes = [psi.size for psi in field.irreps]
-    channels = len(sizes) + sum(sizes)
+    gates, channels = len(sizes), len(sizes) + sum(sizes)
     width = max(16, 1 << (channels - 1).bit_length())
     gate_of = np.zeros(width, dtype=np.int32)
+    gate_of[gates:channels] = np.repeat(np.arange(gates), sizes)
     members = np.full((max(sizes), width), -1, dtype=np.int32)
-    channel = len(sizes)
-    for gate, size in enumerate(sizes):
-        gate_of[channel : channel + size] = gate
-        members[:size, gate] = np.arange(channel, channel + size)
-        channel += size
+    members[np.concatenate([np.arange(d) for d in sizes]), gate_of[gates:channels]] = np.arange(gates, channels)
     return gate_of, members
 
 
@@ -126,10 +115,9 @@ class _NormGate(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, _, _, field_of, average, trivial, _, field_size, gate_of, members, *ctx.numbers = inputs
-        found = FieldStatistics(*output[1:])
-        statistics = found.mean, found.removed, found.inverse, found.scale
-        ctx.save_for_backward(x, gate_of, members, found.shift, field_of, field_size, average, trivial, *statistics)
-        ctx.mark_non_differentiable(*found)
+        _, _, _, *statistics, shift = output  # mean, removed, inverse, scale
+        ctx.save_for_backward(x, gate_of, members, shift, field_of, field_size, average, trivial, *statistics)
+        ctx.mark_non_differentiable(*output[1:])
 
     @staticmethod
     @once_differentiable
@@ -156,7 +144,7 @@ def norm_gate(
     from pscnn.nn import _gate_kernels
 
     y = _innermost(x, x.shape[1] - gates * copies)
-    _gate_kernels.forward(_even(x), y, gate_of, members, scale, shift, gates, copies)
+    _gate_kernels.forward(_even(x), y, gate_of, members, (scale, shift), gates, copies)
     return y
 
 
@@ -168,7 +156,7 @@ def norm_gate_sums(
     """With d the gradient of x · scale + shift: Σ d and Σ d (x − mean) over all pixels, (2, C)."""
     from pscnn.nn import _gate_kernels
 
-    return _gate_kernels.sums(_even(x), _even(g), gate_of, members, scale, shift, mean, gates, copies)
+    return _gate_kernels.sums(_even(x), _even(g), gate_of, members, (scale, shift, mean), gates, copies)
 
 
 @torch.library.custom_op("pscnn::norm_gate_backward", mutates_args=())
@@ -180,29 +168,14 @@ def norm_gate_backward(
     from pscnn.nn import _gate_kernels
 
     dx = _innermost(x, x.shape[1])
-    _gate_kernels.backward(_even(x), _even(g), dx, gate_of, members, scale, shift, slope, offset, gates, copies)
+    vectors = scale, shift, slope, offset
+    _gate_kernels.backward(_even(x), _even(g), dx, gate_of, members, vectors, gates, copies)
     return dx
 
 
-@norm_gate.register_fake
-def _(x: Tensor, gate_of: Tensor, members: Tensor, scale: Tensor, shift: Tensor, gates: int, copies: int) -> Tensor:
-    return _innermost(x, x.shape[1] - gates * copies)
-
-
-@norm_gate_sums.register_fake
-def _(
-    x: Tensor, g: Tensor, gate_of: Tensor, members: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, gates: int,
-    copies: int,
-) -> Tensor:  # fmt: skip
-    return scale.new_empty(2, x.shape[1])
-
-
-@norm_gate_backward.register_fake
-def _(
-    x: Tensor, g: Tensor, gate_of: Tensor, members: Tensor, scale: Tensor, shift: Tensor, slope: Tensor,
-    offset: Tensor, gates: int, copies: int,
-) -> Tensor:  # fmt: skip
-    return _innermost(x, x.shape[1])
+norm_gate.register_fake(lambda x, _0, _1, _2, _3, gates, copies: _innermost(x, x.shape[1] - gates * copies))
+norm_gate_sums.register_fake(lambda x, g, gate_of, members, scale, *_: scale.new_empty(2, x.shape[1]))
+norm_gate_backward.register_fake(lambda x, *_: _innermost(x, x.shape[1]))
 
 
 def _innermost(x: Tensor, channels: int) -> Tensor:

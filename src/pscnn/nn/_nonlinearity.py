@@ -8,18 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._constants import ConstantsModule
 from pscnn._types import IntArray
-from pscnn.groups import Representation, direct_sum
-from pscnn.nn._check import check_input, check_types
+from pscnn.groups import direct_sum
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._gain import fixed_point_gain
-
-
-def _period(fields: FieldType) -> tuple[int, tuple[Representation, ...]]:
-    """The list of fields as (copies, the fields of one copy), in the order of the channels."""
-    copies = fields.layout.copies if fields.layout.order is None else 1
-    return copies, fields.representations[: len(fields.representations) // copies]
+from pscnn.nn._layer import Device, DType, Nonlinearity, period
 
 
 def check_irrep_basis(layer: str, fields: FieldType) -> None:
@@ -31,7 +23,7 @@ def check_irrep_basis(layer: str, fields: FieldType) -> None:
             )
 
 
-class GatedNonlinearity(ConstantsModule):
+class GatedNonlinearity(Nonlinearity):
     """Scales each irrep ψ by a gate, y = σ(s) x, where s is a scalar field of its own (paper, Appendix E.1).
 
     Every input field is [one gate per irrep] ⊕ [irreps]; the gates are used up. Gates are trivial irreps, so the
@@ -56,35 +48,19 @@ class GatedNonlinearity(ConstantsModule):
     which: Tensor
 
     def __init__(self, out_type: FieldType) -> None:
-        super().__init__()
-        check_types("GatedNonlinearity", out_type)
+        super().__init__(out_type)
         check_irrep_basis("GatedNonlinearity", out_type)
         trivial = out_type.group.trivial
         gated = {rho: direct_sum([trivial] * len(rho.irreps) + [rho]) for rho in set(out_type.representations)}
-        self.out_type = out_type
         self.in_type = FieldType(out_type.group, [gated[rho] for rho in out_type.representations])
-        self._copies, fields = _period(out_type)
-        gates: list[int] = []
-        features: list[int] = []
-        which: list[int] = []
-        start = 0
-        for rho in fields:
-            count = len(rho.irreps)
-            which += [len(gates) + k for k, psi in enumerate(rho.irreps) for _ in range(psi.size)]
-            gates += range(start, start + count)
-            features += range(start + count, start + count + rho.size)
-            start += count + rho.size
-        like = torch.empty(0)
+        self._copies, fields = period(out_type)
+        is_gate = np.concatenate([np.repeat([True, False], [len(rho.irreps), rho.size]) for rho in fields])
+        sizes = [psi.size for rho in fields for psi in rho.irreps]
         self._single = len(fields) == 1  # then gates and features are contiguous
-        self._gates = len(gates)
-        self.add_constant("gates", np.array(gates), like)
-        self.add_constant("features", np.array(features), like)
-        self.add_constant("which", np.array(which), like)
-
-    @property
-    def gain(self) -> float:
-        """The gain before this layer that keeps the variance of a signal through it."""
-        return fixed_point_gain(self, self.in_type.size)
+        self._gates = len(sizes)
+        self.add_constant("gates", np.flatnonzero(is_gate), torch.empty(0))
+        self.add_constant("features", np.flatnonzero(~is_gate), torch.empty(0))
+        self.add_constant("which", np.repeat(np.arange(len(sizes)), sizes), torch.empty(0))
 
     @property
     def gate_channels(self) -> IntArray:
@@ -93,7 +69,7 @@ class GatedNonlinearity(ConstantsModule):
         return np.asarray(period * np.arange(self._copies)[:, None] + self._arrays["gates"]).ravel()
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input("GatedNonlinearity", x, self.in_type.size, None)
+        self.check(x)
         traced = not isinstance(x, Tensor)
         x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
         if self._single and not (traced or torch.compiler.is_compiling()):
@@ -104,9 +80,6 @@ class GatedNonlinearity(ConstantsModule):
         else:
             gates, features = x.index_select(2, self.gates), x.index_select(2, self.features)
         return (features * gates.sigmoid().index_select(2, self.which)).flatten(1, 2)
-
-    def extra_repr(self) -> str:
-        return f"{self.in_type} → {self.out_type}"
 
 
 class _Gate(torch.autograd.Function):
@@ -132,7 +105,7 @@ class _Gate(torch.autograd.Function):
         return torch.cat([d_gates, gradients[0] * opened.index_select(2, which)], 2), None, None
 
 
-class NormNonlinearity(ConstantsModule):
+class NormNonlinearity(Nonlinearity):
     """Shrinks the norm of each irrep, y = x · max(|x| − b, 0) / |x|, with a learnt threshold b per irrep.
 
     Args:
@@ -145,27 +118,18 @@ class NormNonlinearity(ConstantsModule):
     which: Tensor
     blocks: Tensor
 
-    def __init__(
-        self, in_type: FieldType, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__()
-        check_types("NormNonlinearity", in_type)
+    def __init__(self, in_type: FieldType, device: Device = None, dtype: DType = None) -> None:
+        super().__init__(in_type)
         check_irrep_basis("NormNonlinearity", in_type)
-        self.in_type = self.out_type = in_type
-        self._copies, fields = _period(in_type)
+        self._copies, fields = period(in_type)
         sizes = [psi.size for rho in fields for psi in rho.irreps]
         which = np.repeat(np.arange(len(sizes)), sizes)
         self.threshold = nn.Parameter(torch.full((self._copies, len(sizes)), 0.25, device=device, dtype=dtype))
         self.add_constant("which", which, self.threshold)
         self.add_constant("blocks", np.eye(len(sizes))[:, which], self.threshold)
 
-    @property
-    def gain(self) -> float:
-        """The gain before this layer that keeps the variance of a signal through it."""
-        return fixed_point_gain(self, self.in_type.size)
-
     def forward(self, x: Tensor) -> Tensor:
-        check_input("NormNonlinearity", x, self.in_type.size, None)
+        self.check(x)
         fields = x.reshape(x.shape[0], self._copies, self.in_type.size // self._copies, -1)
         with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):  # squares leave half's range
             exact = fields.to(torch.promote_types(x.dtype, torch.float32))

@@ -6,13 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pscnn._constants import ConstantsModule
 from pscnn.groups import Group, direct_sum
-from pscnn.nn._check import check_input, check_types
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._layer import Device, DType, Layer, period
 
 
-class Restriction(ConstantsModule):
+class Restriction(Layer):
     """Forgets part of the group: the same features, seen as fields of a subgroup, with the irreps split.
 
     Each field ρ = Q (⊕ ψ) Qᵀ of the subgroup becomes Qᵀ x, a plain sum of irreps, so any layer can follow.
@@ -33,34 +32,21 @@ class Restriction(ConstantsModule):
 
     basis: Tensor
 
-    def __init__(
-        self,
-        in_type: FieldType,
-        subgroup: Group,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        check_types("Restriction", in_type)
+    def __init__(self, in_type: FieldType, subgroup: Group, device: Device = None, dtype: DType = None) -> None:
+        super().__init__(in_type)
         subgroup = in_type.group.as_subgroup(subgroup)
-        found = in_type.layout
         restricted = {rho: rho.restrict(subgroup) for rho in set(in_type.representations)}
-        self.in_type = in_type
         split = {rho: direct_sum(list(k.irreps)) for rho, k in restricted.items()}
         self.out_type = FieldType(subgroup, [split[rho] for rho in in_type.representations])
-        self._copies = found.copies if found.order is None else 1
-        period = in_type.representations[: len(in_type.representations) // self._copies]
-        basis = direct_sum([restricted[rho] for rho in period]).change_of_basis
+        self._copies, fields = period(in_type)
+        basis = direct_sum([restricted[rho] for rho in fields]).change_of_basis
         if basis is not None:
-            like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+            like = torch.empty(0, device=device, dtype=dtype)
             self.add_constant("basis", np.ascontiguousarray(basis.T), like)
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input("Restriction", x, self.in_type.size, None)
+        self.check(x)
         if "basis" not in self._arrays:
             return x
         x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
         return torch.einsum("ij,bnj...->bni...", self.basis.to(x.dtype), x).flatten(1, 2)
-
-    def extra_repr(self) -> str:
-        return f"{self.in_type} → {self.out_type}"

@@ -7,27 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.kernels import grid_points
-from pscnn.nn._check import check_input, check_types
 from pscnn.nn._fast import blur
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._layer import Device, DType, Layer
 
 
-class _SameType(ConstantsModule):
-    def __init__(self, in_type: FieldType) -> None:
-        super().__init__()
-        check_types(type(self).__name__, in_type)
-        self.in_type = self.out_type = in_type
-
-    @property
-    def _dimension(self) -> int:
-        return self.in_type.group.dimension
-
-
-class AvgPoolAntialiased(_SameType):
+class AvgPoolAntialiased(Layer):
     """A Gaussian blur followed by a stride: average pooling that keeps rotations.
 
     The kernel is rotationally symmetric. On a grid, equivariance needs (size + 2·padding − kernel_size) divisible by
@@ -53,8 +41,8 @@ class AvgPoolAntialiased(_SameType):
         padding: int | None = None,
         sigma: float = 0.66,
         kernel_size: int = 5,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        device: Device = None,
+        dtype: DType = None,
     ) -> None:
         super().__init__(in_type)
         if kernel_size < 1 or kernel_size % 2 == 0:
@@ -63,18 +51,18 @@ class AvgPoolAntialiased(_SameType):
             raise ValueError(f"AvgPoolAntialiased: sigma must be positive, got {sigma}")
         self.stride, self.kernel_size, self.sigma = stride, kernel_size, sigma
         self.padding = kernel_size // 2 if padding is None else padding
-        like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
-        self.add_constant("blur", _gaussian(kernel_size, sigma, self._dimension), like)
+        kernel = _gaussian(kernel_size, sigma, in_type.group.dimension)
+        self.add_constant("blur", kernel, torch.empty(0, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input("AvgPoolAntialiased", x, self.in_type.size, self._dimension)
+        self.check(x, self.in_type.group.dimension)
         return blur(x, self.in_type.size, self.blur, self.stride, self.padding)
 
     def extra_repr(self) -> str:
         return f"stride={self.stride}, padding={self.padding}, sigma={self.sigma}, kernel_size={self.kernel_size}"
 
 
-class DiskMask(_SameType):
+class DiskMask(Layer):
     """Sets to zero what lies outside the largest disk (ball) of an image (volume), with a soft edge.
 
     Corners turn out of the picture when it rotates; without them a rotated image holds the same information.
@@ -91,29 +79,24 @@ class DiskMask(_SameType):
     mask: Tensor
 
     def __init__(
-        self,
-        in_type: FieldType,
-        size: int,
-        margin: float = 0.01,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, in_type: FieldType, size: int, margin: float = 0.01, device: Device = None, dtype: DType = None
     ) -> None:
         super().__init__(in_type)
         if size < 2 or not 0 <= margin < 1:
             raise ValueError(f"DiskMask: needs size ≥ 2 and 0 ≤ margin < 1, got {size} and {margin}")
         self.size, self.margin = size, margin
-        like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
-        self.add_constant("mask", _disk(size, margin, self._dimension), like)
+        mask = _disk(size, margin, in_type.group.dimension)
+        self.add_constant("mask", mask, torch.empty(0, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input("DiskMask", x, self.in_type.size, self._dimension)
+        self.check(x, self.in_type.group.dimension)
         return x * self.mask.to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"size={self.size}, margin={self.margin}"
 
 
-class Upsample(_SameType):
+class Upsample(Layer):
     """Bi- or trilinear resizing about the image's centre.
 
     Commutes with right angles and mirrors exactly; odd sizes keep a pixel in the centre for strided layers.
@@ -133,15 +116,16 @@ class Upsample(_SameType):
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input("Upsample", x, self.in_type.size, self._dimension)
-        mode = "bilinear" if self._dimension == 2 else "trilinear"
-        return F.interpolate(x, (self.size,) * self._dimension, mode=mode, align_corners=False)
+        self.check(x, self.in_type.group.dimension)
+        dimension = self.in_type.group.dimension
+        mode = "bilinear" if dimension == 2 else "trilinear"
+        return F.interpolate(x, (self.size,) * dimension, mode=mode, align_corners=False)
 
     def extra_repr(self) -> str:
         return f"size={self.size}"
 
 
-class FieldDropout(_SameType):
+class FieldDropout(Layer):
     """Drops whole fields, so that what remains still transforms by its type.
 
     Args:
@@ -163,7 +147,7 @@ class FieldDropout(_SameType):
         self.add_constant("field_of", np.repeat(np.arange(len(sizes)), sizes), torch.empty(0))
 
     def forward(self, x: Tensor) -> Tensor:
-        check_input("FieldDropout", x, self.in_type.size, None)
+        self.check(x)
         if not self.training or self.p == 0:
             return x
         fields = len(self.in_type.representations)

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._constants import ConstantsModule
 from pscnn._types import Array
 from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.likelihood import Likelihood
-from pscnn.nn._bases import (
-    TileBasis,
-    at_points,
-    entries,
-    sampled_basis,
-    slot_matrix,
-    sorted_channels,
-    tile_bases,
-    trivial_rows,
-)
-from pscnn.nn._check import check_types
-from pscnn.nn._expansion import Expansion, Tile, multiply
+from pscnn.nn import _bases
+from pscnn.nn._bases import Expansion, Tile, multiply
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._layer import Device, DType, Layer
 
 DENSE_LIMIT = 2**20
 """Largest number of entries of a basis that is expanded in one product; larger ones go irrep by irrep of the output."""
 
 
-class SteerableMap(ConstantsModule):
+class SteerableMap(Layer):
     """A map between field types whose kernel is K(x) = Σ_slots B_slot(x) · (Λ_i · w_slot).
 
     The basis B is constant. Λ_i are the moments of the likelihood, or absent: then only the slots with trivial i exist
@@ -57,12 +46,11 @@ class SteerableMap(ConstantsModule):
         likelihood: Likelihood | None,
         bias: bool,
         gain: float,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        device: Device,
+        dtype: DType,
     ) -> None:
-        super().__init__()
+        super().__init__(in_type, out_type)
         name = type(self).__name__
-        check_types(name, in_type, out_type)
         if likelihood is not None and not isinstance(likelihood, Likelihood):
             raise TypeError(f"{name}: likelihood must be a pscnn.Likelihood or None, got {likelihood!r}")
         if likelihood is not None and likelihood.group != in_type.group:
@@ -70,10 +58,9 @@ class SteerableMap(ConstantsModule):
                 f"{name}: the likelihood is over {likelihood.group.name}, the fields over {in_type.group.name}; "
                 "both must be over one group"
             )
-        self.in_type, self.out_type = in_type, out_type
         self.likelihood = likelihood
         self.gain = gain
-        like = torch.empty(0, device=device, dtype=dtype or torch.get_default_dtype())
+        like = torch.empty(0, device=device, dtype=dtype)
         if likelihood is not None and likelihood.coefficients.dtype != like.dtype:
             raise ValueError(
                 f"{name}: the likelihood is in {likelihood.coefficients.dtype}, the layer in {like.dtype}; "
@@ -82,10 +69,14 @@ class SteerableMap(ConstantsModule):
         self.kernel_size = kernel_size
         self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
         self._build(like)
-        count = sum(tile.copies * tile.weights for tile in self._tiles)
-        self.weight = nn.Parameter(torch.empty(count, dtype=like.dtype, device=like.device))
-        self._build_bias(bias, like)
-        self._cache: tuple[Any, Tensor, Tensor | None] | None = None
+        self.weight = nn.Parameter(like.new_empty(sum(tile.copies * tile.weights for tile in self._tiles)))
+        trivial = _bases.trivial_rows(out_type.layout.composite)
+        if bias and len(trivial):
+            self.add_constant("bias_basis", trivial, like)
+            self.bias = nn.Parameter(like.new_empty(out_type.layout.copies, len(trivial)))
+        else:
+            self.register_parameter("bias", None)
+        self._cache: tuple[Any, Any, tuple[Tensor, Tensor | None]] | None = None
         self._held: dict[Any, tuple[Tensor, Tensor | None]] | None = None
         self.reset_parameters()
 
@@ -96,9 +87,9 @@ class SteerableMap(ConstantsModule):
         out, inn, steerable, moments = ingredients
         out_copies, in_copies = self.out_type.layout.copies, self.in_type.layout.copies
         self.add_constant("harmonics", steerable.sample(), like)
-        self._dense = entries(*ingredients) <= DENSE_LIMIT
+        self._dense = _bases.entries(*ingredients) <= DENSE_LIMIT
         if not self._dense:
-            self.add_constant("out_sorted", sorted_channels(out, out_copies), like)
+            self.add_constant("out_sorted", _bases.sorted_channels(out, out_copies), like)
             if out.change_of_basis is not None:
                 self.add_constant("out_basis", out.change_of_basis, like)
         positions = {psi: k for k, psi in enumerate(moments)}
@@ -110,12 +101,12 @@ class SteerableMap(ConstantsModule):
             self._tiles.append(Tile(out_copies * copies, in_copies, size, inn.size, len(matrix), segments))
         self.add_constants("basis", [basis.matrix for basis in bases], like)
         if self.likelihood is not None:
-            places, which = zip(*(slot_matrix(basis.slots.segments, moments) for basis in bases), strict=True)
+            places, which = zip(*(_bases.slot_matrix(basis.slots.segments, moments) for basis in bases), strict=True)
             self.add_constants("slot_places", places, like)
             self.add_constants("slot_moments", which, like)
         points = self.harmonics.shape[1]
         if self._dense and len(bases[0].matrix) * out.size * inn.size * points <= 4 * DENSE_LIMIT:
-            self.add_constants("sampled", [sampled_basis(*ingredients)], like)
+            self.add_constants("sampled", [_bases.sampled_basis(*ingredients)], like)
         for side, layout in (("out", self.out_type.layout), ("in", self.in_type.layout)):
             if layout.order is not None:
                 self.add_constant(f"{side}_order", layout.order, like)
@@ -126,15 +117,6 @@ class SteerableMap(ConstantsModule):
         moments = (group.trivial,) if self.likelihood is None else self.likelihood.irreps
         steerable = SteerableBasis(group, self.kernel_size)
         return self.out_type.layout.composite, self.in_type.layout.composite, steerable, moments
-
-    def _build_bias(self, bias: bool, like: Tensor) -> None:
-        out = self.out_type.layout
-        trivial = trivial_rows(out.composite)
-        if bias and len(trivial):
-            self.add_constant("bias_basis", trivial, like)
-            self.bias = nn.Parameter(torch.empty(out.copies, len(trivial), dtype=like.dtype, device=like.device))
-        else:
-            self.register_parameter("bias", None)
 
     def reset_parameters(self) -> None:
         """Gaussian weights that keep the variance of the signal (times gain²) under the uniform density; zero bias.
@@ -150,9 +132,9 @@ class SteerableMap(ConstantsModule):
 
     # -- tiles, in whose bases the weights are coordinates ---------------------------------------------------------
 
-    def bases(self) -> list[TileBasis]:
+    def bases(self) -> list[_bases.TileBasis]:
         """The basis kernels of every tile with which the layer was built, in float64."""
-        return tile_bases(*self._ingredients(), self._dense)
+        return _bases.tile_bases(*self._ingredients(), self._dense)
 
     def set_bases(self, matrices: Sequence[Array]) -> None:
         """Use other basis kernels.
@@ -162,7 +144,7 @@ class SteerableMap(ConstantsModule):
         """
         self.add_constants("basis", matrices, self.weight)
         if self.constants("sampled"):
-            points = [at_points(matrix, self._arrays["harmonics"]) for matrix in matrices]
+            points = [_bases.at_points(matrix, self._arrays["harmonics"]) for matrix in matrices]
             self.add_constants("sampled", points, self.weight)
         self._cache = None
 
@@ -218,10 +200,7 @@ class SteerableMap(ConstantsModule):
                 out = (self.out_basis @ out.reshape(-1, size, out[0].numel())).reshape(out.shape)
         if not sampled:
             out = out @ (self.harmonics if harmonics is None else harmonics)
-        return self._ordered(out)
-
-    def _ordered(self, out: Tensor) -> Tensor:
-        """From copies of composites to the order of the fields, with the kernel's axes."""
+        # From copies of composites to the order of the fields, with the kernel's axes.
         if "out_order" in self._arrays:
             out = out.index_select(0, self.out_order)
         if "in_order" in self._arrays:
@@ -279,13 +258,20 @@ class SteerableMap(ConstantsModule):
             if mode not in self._held:
                 self._held[mode] = self.kernel(), self.full_bias()
             return self._held[mode]
-        key = [(p, p._version, p.data_ptr(), p.dtype) for p in parameters]
-        if self._cache is not None:
-            old = self._cache[0]
-            if len(old) == len(key) and all(a[0] is b[0] and a[1:] == b[1:] for a, b in zip(old, key, strict=True)):
-                return self._cache[1], self._cache[2]
-        self._cache = (key, self.kernel(), self.full_bias())
-        return self._cache[1], self._cache[2]
+        key = [(id(p), p._version, p.data_ptr(), p.dtype) for p in parameters]
+        if self._cache is None or self._cache[0] != key:
+            self._cache = (key, parameters, (self.kernel(), self.full_bias()))  # parameters that live keep their id
+        return self._cache[2]
+
+    def _fill(self, cls: type[Any], *options: Any, **more: Any) -> nn.Module:
+        """A torch layer with this one's kernel and bias."""
+        more |= {"bias": self.bias is not None, "device": self.weight.device, "dtype": self.weight.dtype}
+        plain = cls(self.in_type.size, self.out_type.size, *options, **more)
+        with torch.no_grad():
+            plain.weight.copy_(self.kernel())
+            if self.bias is not None:
+                plain.bias.copy_(self.full_bias())
+        return plain.train(self.training)
 
     def train(self, mode: bool = True) -> SteerableMap:
         """Set the mode; what was expanded before is forgotten."""
@@ -306,40 +292,6 @@ class SteerableMap(ConstantsModule):
     def extra_repr(self) -> str:
         kind = "equivariant" if self.likelihood is None else "partially equivariant"
         return f"{self.in_type} → {self.out_type}, {kind}, {self.weight.numel()} weights"
-
-
-@contextlib.contextmanager
-def expand_once(model: nn.Module) -> Iterator[None]:
-    """Let every steerable layer of a network expand its kernel at most once, with its gradient, until the end.
-
-    For networks that are applied several times within one step, as in forecasts from their own output, with one
-    backward pass for all of them. Parameters must not change inside, and activation checkpointing cannot recompute
-    layers there. Compiled code expands once by itself.
-
-    Args:
-        model: Whose layers.
-
-    Example:
-        >>> import torch
-        >>> from pscnn import FieldType, nn
-        >>> from pscnn.groups import C
-        >>> H = C(4)
-        >>> vectors = FieldType(H, [H.vector])
-        >>> conv = nn.Conv2d(vectors, vectors, 3, padding=1)
-        >>> x = torch.randn(1, 2, 9, 9)
-        >>> with nn.expand_once(conv):
-        ...     for _ in range(6):
-        ...         x = conv(x)
-    """
-    layers = [module for module in model.modules() if isinstance(module, SteerableMap)]
-    before = [layer._held for layer in layers]
-    for layer in layers:
-        layer._held = {}
-    try:
-        yield
-    finally:
-        for layer, held in zip(layers, before, strict=True):
-            layer._held = held
 
 
 def _few_operations(weight: Tensor) -> bool:

@@ -8,9 +8,8 @@ import torch
 from torch import fx, nn
 
 from pscnn.nn._conv import Linear
-from pscnn.nn._convert._parts import ZeroGates
-from pscnn.nn._convert._trace import operation
-from pscnn.nn._convert._values import Map, NotConvertibleError, Value, Vector, allow_any_function, as_tuple
+from pscnn.nn._convert._layers import ZeroGates
+from pscnn.nn._convert._source import Map, NotConvertibleError, Value, Vector, allow_any_function, as_tuple, operation
 from pscnn.nn._convert._writer import Writer
 from pscnn.nn._field_type import FieldType
 
@@ -20,7 +19,11 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
     terms = [(term, writer.values.get(term)) for term in node.args[:2] if isinstance(term, fx.Node)]
     maps = [(term, found) for term, found in terms if isinstance(found, Map)]
     if len(maps) < 2:
-        return _add_number(writer, node, value)
+        if len(node.all_input_nodes) > 1 or not allow_any_function(value.type):
+            raise NotConvertibleError(
+                "adds something that does not transform; on scalar or regular fields it may be a number"
+            )
+        return writer.copy(node, value)
     first, second = (found.fields for _, found in maps)
     sure = all(found.sure for _, found in maps)
     if first != second and sure:
@@ -39,15 +42,6 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
     return Map(value.fields, value.channels, gates, sure)
 
 
-def _add_number(writer: Writer, node: fx.Node, value: Map) -> Value:
-    if len(node.all_input_nodes) > 1 or not allow_any_function(value.type):
-        raise NotConvertibleError(
-            "adds something that does not transform; on scalar or regular fields it may be a number"
-        )
-    writer.copy(node)
-    return value
-
-
 def multiply(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Products with numbers; on scalar or regular fields also with each other."""
     factors = [writer.values.get(factor) if isinstance(factor, fx.Node) else factor for factor in node.args[:2]]
@@ -56,8 +50,7 @@ def multiply(writer: Writer, node: fx.Node, value: Map) -> Value:
     )
     if not (by_number or (factors[0] == factors[-1] and allow_any_function(value.type))):
         raise NotConvertibleError("only products with numbers, or of equal scalar or regular fields, commute with H")
-    writer.copy(node)
-    return value
+    return writer.copy(node, value)
 
 
 def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -126,8 +119,7 @@ def size(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Sizes and other properties of the tensor."""
     if node.target is getattr and node.args[1] not in ("shape", "ndim", "device", "dtype"):
         raise NotConvertibleError(f"uses .{node.args[1]} of a feature map")
-    writer.copy(node)
-    return None
+    return writer.copy(node)
 
 
 def sees_positions(found: int, channels: int) -> str:

@@ -7,15 +7,19 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from torch import fx, nn
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
 
+from pscnn._constants import ConstantsModule
+from pscnn.likelihood import Likelihood
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._conv import Conv2d, Conv3d
-from pscnn.nn._convert._parts import OwnGates
-from pscnn.nn._convert._values import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
+from pscnn.nn._convert._source import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
 from pscnn.nn._convert._writer import Writer
+from pscnn.nn._field_type import FieldType
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
-from pscnn.nn._nonlinearity import GatedNonlinearity
+from pscnn.nn._nonlinearity import GatedNonlinearity, check_irrep_basis
 from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, Upsample
 
 
@@ -27,25 +31,22 @@ def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
         raise NotConvertibleError(f"expects {conv.in_channels} channels, gets {value.channels}")
     if conv.groups != 1:
         raise NotConvertibleError(f"groups={conv.groups} would split fields; use groups=1")
-    size, stride, padding, dilation = _along_all_axes(conv)
+    settings: tuple[Any, ...] = conv.kernel_size, conv.stride, conv.padding, conv.dilation
+    if any(not isinstance(s, str) and len(set(s)) > 1 for s in settings):
+        raise NotConvertibleError("kernel size, stride, padding and dilation must be the same along all axes")
+    where: list[Any] = [s if isinstance(s, str) else s[0] for s in settings]
+    size, stride, padding, dilation = where
     if size % 2 == 0:
         raise NotConvertibleError(f"kernel size {size} has no centre; use {size - 1} or {size + 1}")
     out = writer.plan.made(node, conv.out_channels, value.sure)
 
     def build() -> nn.Module:
-        make, where = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d, (size, stride, padding, dilation)
-        density, gain = writer.recipe.new_density(), writer.plan.gain(node)
-        return make(value.type, out.type, *where, conv.bias is not None, conv.padding_mode, density, gain)
+        make = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d
+        options = conv.bias is not None, conv.padding_mode, writer.recipe.new_density(), writer.plan.gain(node)
+        return make(value.type, out.type, size, stride, padding, dilation, *options)
 
     writer.replace_learnt(node, value, out.type, build)
     return out
-
-
-def _along_all_axes(conv: nn.Conv2d | nn.Conv3d) -> list[Any]:
-    settings = conv.kernel_size, conv.stride, conv.padding, conv.dilation
-    if any(not isinstance(s, str) and len(set(s)) > 1 for s in settings):
-        raise NotConvertibleError("kernel size, stride, padding and dilation must be the same along all axes")
-    return [s if isinstance(s, str) else s[0] for s in settings]
 
 
 def norm(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -93,8 +94,7 @@ def softmax(writer: Writer, node: fx.Node, value: Map) -> Value:
     """As it is, between scalars."""
     if not are_scalars(value.fields):
         raise NotConvertibleError("needs invariant features: use it on the last convolution's output only")
-    writer.copy(node)
-    return value
+    return writer.copy(node, value)
 
 
 def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -112,8 +112,7 @@ def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
     sigma = 0.33 * max(2, stride)  # as wide as the stride needs
     blur = max(2 * math.ceil(3 * sigma) + 1, odd)
     padding += (blur - odd) // 2  # maps come out as large as from the model's window
-    writer.replace(node, AvgPoolAntialiased(value.type, stride, padding, sigma, blur))
-    return value
+    return writer.replace(node, AvgPoolAntialiased(value.type, stride, padding, sigma, blur), value)
 
 
 def adaptive_pool(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -122,15 +121,13 @@ def adaptive_pool(writer: Writer, node: fx.Node, value: Map) -> Value:
     if isinstance(layer, nn.AdaptiveMaxPool2d | nn.AdaptiveMaxPool3d) and not allow_any_function(value.type):
         average = nn.AdaptiveAvgPool2d if isinstance(layer, nn.AdaptiveMaxPool2d) else nn.AdaptiveAvgPool3d
         layer = average(layer.output_size)
-    writer.replace(node, layer)
-    return value
+    return writer.replace(node, layer, value)
 
 
 def dropout(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Of whole fields."""
     layer: Any = writer.source.modules[node]
-    writer.replace(node, FieldDropout(value.type, layer.p))
-    return value
+    return writer.replace(node, FieldDropout(value.type, layer.p), value)
 
 
 def resize(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -156,16 +153,58 @@ def pad(writer: Writer, node: fx.Node, value: Map) -> Value:
     filling = node.kwargs.get("value") if layer is None else getattr(layer, "value", 0)
     if len(set(widths)) > 1 or filling or len(widths) != 2 * writer.recipe.group.dimension:
         raise NotConvertibleError("must add the same number of pixels on all sides, zeros or those of the image")
-    writer.copy(node)
-    return value
+    return writer.copy(node, value)
 
 
 def identity(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Left out."""
-    writer.skip(node)
-    return value
+    return writer.skip(node, value)
 
 
 def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Only after pooling, in the head."""
     raise NotConvertibleError("acts on a feature map; pool and flatten it first, or use a 1×1 convolution")
+
+
+# Layers that only converted networks need.
+
+
+def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood) -> nn.Module:
+    """A 1×1 convolution in the plane or in space."""
+    layer = Conv2d if in_type.group.dimension == 2 else Conv3d
+    return layer(in_type, out_type, 1, likelihood=likelihood)
+
+
+class OwnGates(ConstantsModule):
+    """Gates features that come without gates: a 1×1 convolution makes one gate per irrep of them."""
+
+    which: Tensor
+
+    def __init__(self, in_type: FieldType, likelihood: Likelihood) -> None:
+        super().__init__()
+        check_irrep_basis("convert", in_type)
+        irreps = in_type.irreps
+        self.in_type = self.out_type = in_type
+        gates = FieldType(in_type.group, len(irreps) * [in_type.group.trivial])
+        self.gates = pointwise_convolution(in_type, gates, likelihood)
+        self.add_constant("which", np.repeat(np.arange(len(irreps)), [psi.size for psi in irreps]), torch.empty(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gates(x).sigmoid().index_select(1, self.which)
+
+
+class ZeroGates(ConstantsModule):
+    """Puts gates of zero beside features, to add them to features that have gates."""
+
+    places: Tensor
+
+    def __init__(self, in_type: FieldType) -> None:
+        super().__init__()
+        gates = GatedNonlinearity(in_type)
+        self.in_type, self.out_type = in_type, gates.in_type
+        places = np.full(gates.in_type.size, in_type.size)
+        places[np.setdiff1d(np.arange(len(places)), gates.gate_channels)] = np.arange(in_type.size)
+        self.add_constant("places", places, torch.empty(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, torch.zeros_like(x[:, :1])], 1).index_select(1, self.places)

@@ -7,9 +7,8 @@ from dataclasses import replace
 from torch import fx, nn
 
 from pscnn.nn._convert._functions import sees_positions
-from pscnn.nn._convert._parts import pointwise_convolution
-from pscnn.nn._convert._trace import Source, operation, path
-from pscnn.nn._convert._values import Map, NotConvertibleError, Recipe, Value, Vector
+from pscnn.nn._convert._layers import pointwise_convolution
+from pscnn.nn._convert._source import Map, NotConvertibleError, Recipe, Source, Value, Vector, operation, path
 from pscnn.nn._convert._writer import Writer
 from pscnn.nn._field_type import FieldType
 
@@ -56,8 +55,7 @@ def _convert(writer: Writer, node: fx.Node) -> Value:
     if kind.makes_fields:
         raise NotConvertibleError("comes after features were flattened; only a head can")
     if not vectors:
-        writer.copy(node)
-        return None
+        return writer.copy(node)
     return _head(writer, node, vectors[0])
 
 
@@ -95,8 +93,7 @@ def _head(writer: Writer, node: fx.Node, value: Vector) -> Value:
         assert isinstance(module, nn.Linear)
         if value.sure and value.features is not None and module.in_features != value.features:
             raise NotConvertibleError(sees_positions(module.in_features, value.features))
-        writer.copy(node)
-        return Vector(module.out_features, value.sure)
+        return writer.copy(node, Vector(module.out_features, value.sure))
     if kind == "dropout" and node.op != "call_module":  # a function would keep the mode in which it was traced
         assert module is not None
         writer.replace(node, module)

@@ -1,17 +1,145 @@
-"""Writing the new network: its graph, and its modules under the model's names."""
+"""Writing the new network: which convolutions make what, its graph, and its modules under the model's names."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from pscnn.nn._convert._plan import Plan
-from pscnn.nn._convert._trace import OUT_OF_PLACE, Source, operand, operation, path
-from pscnn.nn._convert._values import Map, NotConvertibleError, Recipe, Value
+from pscnn.nn._convert._source import (
+    OUT_OF_PLACE,
+    Map,
+    NotConvertibleError,
+    Recipe,
+    Source,
+    Value,
+    allow_any_function,
+    are_scalars,
+    operand,
+    operation,
+    path,
+)
+from pscnn.nn._field_type import FieldType
+from pscnn.nn._nonlinearity import GatedNonlinearity
+
+JOINS = ("add", "cat", "multiply")
+"""Operations on several feature maps."""
+
+
+class Plan:
+    """The types of feature maps that follow from what comes after them."""
+
+    def __init__(self, source: Source, recipe: Recipe) -> None:
+        self.source, self.recipe = source, recipe
+        nodes = source.graph.nodes
+        self.input = next((node for node in nodes if node.op == "placeholder" and node.users), None)
+        self.final: dict[fx.Node, FieldType | None] = {}  # convolutions that make an output, or invariant features
+        self.gated: set[fx.Node] = set()  # feature maps with gates
+        for value in [value for node in nodes if node.op == "output" for value in node.all_input_nodes]:
+            for origin in self._origins(value, recipe.out_type, True) or ():
+                self.final[origin] = recipe.out_type
+        for node in nodes:
+            if self.makes_vector(node):
+                for origin in self._origins(operand(node), None, False) or ():
+                    self.final.setdefault(origin, None)
+        self._any_function = allow_any_function(FieldType(recipe.group, [recipe.field]))
+        if not self._any_function:
+            for node in nodes:
+                if self._name(node) == "activation":
+                    self.gated |= self._gate_path(operand(node))
+
+    def _name(self, node: fx.Node) -> str:
+        return self.source.kinds[node].name
+
+    def _operands(self, node: fx.Node) -> list[fx.Node]:
+        return node.all_input_nodes if self._name(node) in JOINS else [operand(node)]
+
+    def makes_vector(self, node: fx.Node) -> bool:
+        """Whether space is gone after this node."""
+        if self._name(node) == "mean":
+            return not (node.kwargs.get("keepdim") or (len(node.args) > 2 and node.args[2]))
+        return self._name(node) == "flatten"
+
+    def _origins(self, node: fx.Node, wanted: FieldType | None, activations: bool) -> set[fx.Node] | None:
+        """The convolutions that make a value, if nothing but them decides on the wanted type; None stands for scalars.
+
+        With ``activations`` there may be nonlinearities in between.
+        """
+        kind, scalars, given = self.source.kinds[node], wanted is None or are_scalars(wanted), self.recipe.in_type
+        if kind.name == "placeholder":
+            fits = given == wanted or (scalars and (given is None or are_scalars(given)))
+            return set() if fits else None
+        if len(node.users) != 1:
+            return None
+        if kind.makes_fields:
+            alone = sum(other.target == node.target for other in self.source.graph.nodes) == 1
+            return {node} if alone else None  # its other calls would get another type
+        through = kind.channelwise or kind.name in ("add", "mean", "flatten", "multiply")
+        pointwise = activations and kind.name in ("activation", "softmax")
+        if not (through or (scalars and (kind.name == "cat" or pointwise))):
+            return None
+        out: set[fx.Node] = set()
+        for before in self._operands(node):
+            below = None if kind.name == "cat" else wanted
+            found = None if before is node else self._origins(before, below, activations)
+            if found is None:
+                return None
+            out |= found
+        return out
+
+    def _gate_path(self, node: fx.Node) -> set[fx.Node]:
+        """The nodes through which gates come from convolutions to this value; empty if they cannot."""
+        kind = self.source.kinds[node]
+        if len(node.users) != 1 or node in self.final:
+            return set()
+        if kind.makes_fields:
+            return {node}
+        if not (kind.channelwise or kind.name in ("add", "cat")):
+            return set()
+        paths = [set() if before is node else self._gate_path(before) for before in self._operands(node)]
+        enough = all if kind.name == "cat" else any  # in a sum the gates of one term serve for all
+        return set[fx.Node]().union({node}, *paths) if enough(paths) else set()
+
+    def input_channels(self) -> int:
+        """Channels of the input, told by the first layer that knows."""
+        assert self.input is not None
+        queue, seen = [self.input], {self.input}
+        for node in queue:
+            for user in node.users:
+                module, kind = self.source.modules[user], self.source.kinds[user]
+                if isinstance(module, nn.Conv2d | nn.Conv3d):
+                    return module.in_channels
+                if isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d):
+                    return module.num_features
+                if user not in seen and (kind.channelwise or kind.name in ("activation", "add", "multiply")):
+                    seen.add(user)
+                    queue.append(user)
+        raise NotConvertibleError("the number of channels is not known from the layers after it; give in_type")
+
+    def made(self, node: fx.Node, channels: int, sure: bool) -> Map:
+        """The feature map that a layer shall make for as many channels of the model."""
+        fields = self.recipe.fields(channels)
+        if node in self.final:
+            fields = self.final[node] or self.recipe.scalars(channels)
+        return Map(fields, channels, node in self.gated, sure)
+
+    def gain(self, node: fx.Node) -> float:
+        """For convolutions without normalisation: what the nonlinearity after it takes from the signal."""
+        if node in self.final:
+            return 1.0
+        while len(node.users) == 1:
+            node = next(iter(node.users))
+            if self._name(node) == "activation":
+                if self._any_function:
+                    return math.sqrt(2)  # that of ReLU, about right for its relatives
+                return GatedNonlinearity(FieldType(self.recipe.group, [self.recipe.field])).gain
+            if self._name(node) not in ("pool", "dropout", "identity"):
+                break
+        return 1.0
 
 
 class Writer:
@@ -73,9 +201,12 @@ class Writer:
         self._put(name, module.to(self._device, self._dtype))
         return self.graph.call_module(name, inputs)
 
-    def replace(self, node: fx.Node, module: nn.Module) -> None:
+    # The following write one node and return its value, as it was given.
+
+    def replace(self, node: fx.Node, module: nn.Module, value: Value = None) -> Value:
         """Call another module instead."""
         self.nodes[node] = self.call(self.name(node), module, self.before(node))
+        return value
 
     def replace_learnt(self, node: fx.Node, value: Map, made: Any, build: Callable[[], nn.Module]) -> None:
         """Replace a layer with weights; if it is called again, it must be on the same type and make the same."""
@@ -90,28 +221,26 @@ class Writer:
                 "is called more than once, on features of different types; use one layer for each call"
             )
 
-    def copy(self, node: fx.Node) -> None:
+    def copy(self, node: fx.Node, value: Value = None) -> Value:
         """The same operation in the new graph, not in place: what comes in may be a view."""
         if node.op == "call_module":
             name = str(node.target)
-            if name not in self._built:
+            if self._built.get(name) != "copy":
+                name = self.free_name(name) if name in self._built else name
                 self._built[name] = "copy"
                 self._put(name, copy.deepcopy(self.source.modules[node]))
-            elif self._built[name] != "copy":
-                name = self.free_name(name)
-                self._put(name, copy.deepcopy(self.source.modules[node]))
-            self.nodes[node] = self.graph.call_module(name, fx.map_arg(node.args, self._new), dict(node.kwargs))
-            return
+            arguments = fx.map_arg(node.args, self.nodes.__getitem__)
+            self.nodes[node] = self.graph.call_module(name, arguments, dict(node.kwargs))
+            return value
         if node.op == "get_attr":
             parent, _, name = str(node.target).rpartition(".")
             self._put(str(node.target), copy.deepcopy(getattr(self.source.model.get_submodule(parent), name)))
-        self.nodes[node] = self.graph.node_copy(node, self._new)
+        self.nodes[node] = self.graph.node_copy(node, self.nodes.__getitem__)
         self.nodes[node].type = None  # annotations may be strings, which fx cannot write out again
         self.nodes[node].target = OUT_OF_PLACE.get(node.target, node.target)
+        return value
 
-    def skip(self, node: fx.Node) -> None:
+    def skip(self, node: fx.Node, value: Value = None) -> Value:
         """Leave the operation out."""
         self.nodes[node] = self.before(node)
-
-    def _new(self, node: fx.Node) -> fx.Node:
-        return self.nodes[node]
+        return value
