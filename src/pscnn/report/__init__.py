@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
-from pscnn.report._density import density_curves, density_figure
+from pscnn.report._density import density_chart, density_curves, density_figure, seeds_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
-from pscnn.report._results import ablation_figure, confusion_figure, training_figure
+from pscnn.report._results import ablation_figure, confusion_figure, kl_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
-from pscnn.report._terminal import density_chart
-from pscnn.report._vectors import kl_figure, seeds_figure
 
 if TYPE_CHECKING:
     from pscnn.report._discover import (

@@ -9,14 +9,15 @@ import numpy as np
 from torch import nn
 
 from pscnn.densities import likelihoods
-from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves, planar
+from pscnn.report._density import density_curves
+from pscnn.report._style import STYLES
 
 
 def density_panels(model: nn.Module) -> list[Any]:
     """One interactive figure per density on a group of the plane; hovering shows the element and its density."""
     from plotly.graph_objects import Figure
 
-    found = {name: lam for name, lam in likelihoods(model).items() if planar(lam.group) is not None}
+    found = {name: lam for name, lam in likelihoods(model).items() if lam.group.planar is not None}
     curves = {name: density_curves(lam) for name, lam in found.items()}
     if not curves:
         return []
@@ -25,7 +26,8 @@ def density_panels(model: nn.Module) -> list[Any]:
     for number, (name, curve) in enumerate(curves.items(), 1):
         figure = Figure()
         finite = found[name].group.order is not None
-        for (kind, (angles, values)), colour in zip(curve.items(), (ROTATIONS, REFLECTIONS), strict=False):
+        for kind, (angles, values) in curve.items():
+            colour = STYLES[kind][0]
             figure.add_scatter(
                 x=angles.tolist(),
                 y=values.tolist(),

@@ -13,10 +13,10 @@ from pscnn._extras import require
 from pscnn.densities import likelihoods
 from pscnn.experiments import Sheet
 from pscnn.report._degree import degree_figure
+from pscnn.report._density import seeds_figure
 from pscnn.report._html import read_run
-from pscnn.report._results import ablation_figure, confusion_figure, training_figure
+from pscnn.report._results import ablation_figure, confusion_figure, kl_figure, training_figure
 from pscnn.report._spheres import sphere_figure
-from pscnn.report._vectors import kl_figure, seeds_figure
 from pscnn.training import RunError, Store, new_folder
 
 Folders = dict[tuple[str, str], list[Path]]

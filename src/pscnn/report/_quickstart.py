@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pscnn import training
-from pscnn.report._density import density_figure
+from pscnn.report._density import density_chart, density_figure
 from pscnn.report._html import check_report, html_report
-from pscnn.report._terminal import density_chart
 from pscnn.tasks.double_digits import DoubleDigitSettings
 
 METHODS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
