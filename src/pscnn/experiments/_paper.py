@@ -5,6 +5,13 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
+from typing import Any
+
+
+@cache
+def _paper() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(files("pscnn.experiments").joinpath("paper.json").read_text(encoding="utf-8"))
+    return found
 
 
 @cache
@@ -15,8 +22,10 @@ def published(table: str) -> dict[str, dict[str, tuple[float, float]]]:
         >>> published("vectors")["E-MLP, Gated"]["angle"]
         (1.486, 0.044)
     """
-    tables = json.loads(files("pscnn.experiments").joinpath("paper.json").read_text(encoding="utf-8"))["tables"]
-    return {
-        row["label"]: {column: (mean, std) for column, (mean, std) in row["values"].items()}
-        for row in tables[table]["rows"]
-    }
+    rows = _paper()["tables"][table]["rows"]
+    return {row["label"]: {name: (mean, std) for name, (mean, std) in row["values"].items()} for row in rows}
+
+
+def published_sizes(dataset: str) -> dict[str, str]:
+    """How many parameters the paper's Table 3 prints for each method, for "smoke" or "jetflow"."""
+    return {method: sizes[dataset] for method, sizes in _paper()["sizes"].items()}

@@ -15,6 +15,7 @@ from pscnn.training import ConfigError, Settings
 Place = tuple[str, str]
 """Row and column of a cell."""
 Cells = dict[Place, tuple[Settings, str]]
+METHODS = {"SCNN": "scnn", "R-SCNN": "restricted", "RPP": "rpp", "P-SCNN": "p-scnn"}
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,35 @@ def check_settings(sheets: Sequence[Sheet], settings: Iterable[str]) -> None:
             raise ConfigError(f"no run of this table has a setting {name!r}")
 
 
-def column(name: str, result: str, rows: Mapping[str, Settings]) -> Cells:
-    """The cells of one column."""
-    return {(row, name): (one, result) for row, one in rows.items()}
+def measured(rows: Mapping[str, Settings], results: Mapping[str, str]) -> Cells:
+    """Cells whose columns show several results of the same runs, by label."""
+    return {(row, name): (one, result) for row, one in rows.items() for name, result in results.items()}
 
 
-def bandlimit_rows(group: str, base: Settings, levels: Iterable[int]) -> dict[str, Settings]:
-    """The equivariant network, and P-SCNN for several band-limits."""
-    own = replace(base, group=group)
-    return {
-        f"{group} SCNN": replace(own, method="scnn"),
-        **{f"{group} L = {level}": replace(own, bandlimit=level) for level in levels},
-    }
+def varied(
+    rows: Mapping[str, Settings], setting: str, values: Iterable[str | float], result: str = "test_accuracy"
+) -> Cells:
+    """Cells whose columns are values of one setting, which no other depends on."""
+    changes: dict[str, dict[str, Any]] = {v if isinstance(v, str) else f"{v:g}": {setting: v} for v in values}
+    return {(row, name): (replace(one, **changes[name]), result) for row, one in rows.items() for name in changes}
+
+
+def method_rows(base: Settings, groups: Iterable[str], labels: Iterable[str]) -> dict[str, Settings]:
+    """The plain network, and all methods over all groups."""
+    pairs = [(group, label) for group in groups for label in labels]
+    rows = {f"{group} {label}": replace(base, method=METHODS[label], group=group) for group, label in pairs}
+    return {"CNN": replace(base, method="cnn"), **rows}
+
+
+def bandlimit_rows(base: Settings, levels: Mapping[str, Iterable[int]]) -> dict[str, Settings]:
+    """For every group the equivariant network, and P-SCNN for several band-limits."""
+    rows: dict[str, Settings] = {}
+    for group, several in levels.items():
+        rows[f"{group} SCNN"] = replace(base, group=group, method="scnn")
+        rows |= {f"{group} L = {level}": replace(base, group=group, bandlimit=level) for level in several}
+    return rows
+
+
+def picture(kind: str, title: str, rows: Mapping[str, Settings]) -> Sheet:
+    """A figure of single networks."""
+    return Sheet(title, None, measured(rows, {"": "test_accuracy"}), kind, seeds=1)
