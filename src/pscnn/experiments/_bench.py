@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -103,12 +104,8 @@ class _Subject:
         self.x = torch.randn(shape, generator=generator).to(device)
         classes = 100 if case.task == "ddmnist" else 2
         self.y = torch.randint(classes, (case.batch,), generator=generator).to(device)
-        objective: Callable[[Tensor, Tensor], Tensor] = self._objective
-        forward: Callable[[Tensor], Tensor] = self.model.__call__
-        if case.compile:
-            mode: dict[str, Any] = {"mode": "reduce-overhead", "dynamic": False}
-            objective, forward = torch.compile(self._objective, **mode), torch.compile(self.model, **mode)
-        self.objective, self.forward = objective, forward
+        compiled: Any = partial(torch.compile, mode="reduce-overhead", dynamic=False) if case.compile else lambda f: f
+        self.objective, self.forward = compiled(self._objective), compiled(self.model)
 
     def _objective(self, x: Tensor, y: Tensor) -> Tensor:
         loss = F.cross_entropy(self.model(x).float(), y)
@@ -131,11 +128,6 @@ class _Subject:
             self.forward(self.x)
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def _peak(subject: _Subject, before: int) -> int:
     """Bytes that a training step needs beside the network."""
     torch.cuda.reset_peak_memory_stats()
@@ -145,11 +137,12 @@ def _peak(subject: _Subject, before: int) -> int:
 
 
 def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
-    _wait(device)
+    wait: Callable[[], Any] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
     started = time.perf_counter()
     for _ in range(STEPS):
         function()
-    _wait(device)
+    wait()
     return 1000 * (time.perf_counter() - started) / STEPS
 
 

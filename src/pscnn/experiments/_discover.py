@@ -142,9 +142,8 @@ def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> floa
         module = task_of(settings).learner().to(device)
         holds = settings.holds
         x = torch.randn(settings.batch_size, holds.channels, *[holds.size] * holds.dimension, device=device)
-        y = torch.zeros(settings.batch_size, dtype=torch.long, device=device)
-        if holds.regression:
-            y = torch.zeros(settings.batch_size, len(holds.names), device=device)
+        y = torch.zeros(len(x), len(holds.names), device=device)
+        y = y if holds.regression else y[:, 0].long()
         times = []
         for _ in range(3):
             began = time.perf_counter()
@@ -167,11 +166,10 @@ def validation_scores(folder: Path) -> Array:
         for rows in torch.arange(len(split)).split(64):
             x, y = task.batch("validation", split, rows, 0)
             said = model(x).float()
-            if task.class_names is None:
-                deviations = torch.tensor(task.settings.holds.deviations)
-                out.append(-((said - y) / deviations).square().mean(1))
-            else:
+            if task.class_names is not None:
                 out.append((said.argmax(1) == y).float())
+            else:
+                out.append(-((said - y) / torch.tensor(task.settings.holds.deviations)).square().mean(1))
     return torch.cat(out).double().numpy()
 
 
@@ -190,20 +188,15 @@ def difference(first: str, second: str, scores: dict[str, list[Array]]) -> Diffe
 
 def choose(scores: dict[str, list[Array]]) -> tuple[Choice, list[Difference]]:
     """Begin with the most symmetric network; leave it only for one that is better for sure."""
-    chosen, found = DISCOVER_METHODS[0], []
+    pairs = [(other, one) for k, one in enumerate(DISCOVER_METHODS) for other in DISCOVER_METHODS[k + 1 :]]
+    gaps = {pair: difference(*pair, scores) for pair in pairs}
+    chosen, decisive = DISCOVER_METHODS[0], []
     for method in DISCOVER_METHODS[1:]:
-        gap = difference(method, chosen, scores)
-        found.append(gap)
-        if gap.low > 0:
+        decisive.append(gaps[method, chosen])
+        if decisive[-1].low > 0:
             chosen = method
-    rest = [
-        difference(a, b, scores)
-        for k, b in enumerate(DISCOVER_METHODS)
-        for a in DISCOVER_METHODS[k + 1 :]
-        if (a, b) not in {(gap.first, gap.second) for gap in found}
-    ]
-    sure = all(gap.low > 0 or gap.high < 0 for gap in found)
-    return Choice(chosen, sure), [*found, *rest]
+    sure = all(gap.low > 0 or gap.high < 0 for gap in decisive)
+    return Choice(chosen, sure), [*decisive, *(gap for gap in gaps.values() if gap not in decisive)]
 
 
 def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
@@ -230,9 +223,8 @@ def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
 
 def finished(runs: Sequence[OwnSettings], store: Store) -> dict[str, list[Path]]:
     """Folders of finished runs by method, of those seeds whose every method is finished."""
-    seeds = sorted({one.seed for one in runs})
     out: dict[str, list[Path]] = {method: [] for method in DISCOVER_METHODS}
-    for seed in seeds:
+    for seed in sorted({one.seed for one in runs}):
         of_seed = [one for one in runs if one.seed == seed]
         if all(store.result(one) is not None for one in of_seed):
             for one in of_seed:

@@ -14,10 +14,6 @@ from pscnn.training import task_of
 
 RESULTS = {"future": "future_rmse", "domain": "domain_rmse"}
 _SETTINGS: dict[str, FlowSettings] = {"smoke": SmokeSettings(), "jetflow": JetFlowSettings()}
-_REMARKS = {
-    "rpp": "the paper's code counts 8 more, of a normalisation that it never uses",
-    "p-scnn": "the paper's kernel basis has duplicate elements, which carry weights of their own",
-}
 FLOW_DATASETS = tuple(_SETTINGS)
 
 
@@ -35,10 +31,10 @@ def flow_sizes(dataset: str) -> list[FlowSize]:
     if dataset not in _SETTINGS:
         raise ValueError(f"unknown data set {dataset!r}: use one of {', '.join(_SETTINGS)}")
     out = []
-    for method, printed in published_sizes(dataset).items():
+    for method, printed in published_sizes().items():
         model = task_of(replace(_SETTINGS[dataset], method=method)).build()
         count = sum(p.numel() for p in model.parameters())
-        out.append(FlowSize(method, count, printed, _REMARKS.get(method, "")))
+        out.append(FlowSize(method, count, printed[dataset], printed.get("remark", "")))
     return out
 
 

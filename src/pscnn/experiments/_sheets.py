@@ -101,18 +101,20 @@ class Sheet:
             cells[place] = replace(one, **used), result
         return replace(self, cells=cells)
 
+    def of_seeds(self, one: Settings, seeds: int) -> list[Settings]:
+        """The settings of a cell with every seed."""
+        return [replace(one, seed=one.seed + k) for k in range(min(seeds, self.seeds or seeds))]
+
     def runs(self, seeds: int) -> list[Settings]:
         """All distinct settings, every cell with its seeds."""
-        seeds = min(seeds, self.seeds or seeds)
-        every = (replace(one, seed=one.seed + k) for one, _ in self.cells.values() for k in range(seeds))
-        return list(dict.fromkeys(every))
+        return list(dict.fromkeys(run for one, _ in self.cells.values() for run in self.of_seeds(one, seeds)))
 
     def fill(self, seeds: int, result: Callable[[Settings], Mapping[str, Any] | None]) -> dict[Place, Cell | None]:
         """Every cell; None where no run is finished."""
         theirs = published(self.paper) if self.paper else {}
         out: dict[Place, Cell | None] = {}
         for (row, column), (one, key) in self.cells.items():
-            finished = (result(replace(one, seed=one.seed + k)) for k in range(seeds))
+            finished = map(result, self.of_seeds(one, seeds))
             values = [float(r[key]) for r in finished if r is not None and r[key] is not None]
             paper = theirs.get(row, {}).get(column)
             out[row, column] = Cell(*spread(values), len(values), paper) if values else None

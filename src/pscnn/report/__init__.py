@@ -61,18 +61,13 @@ __all__ = [
     "write_discovery",
     "write_rows",
 ]
-_OF_RUNS = {
-    "_discover": ("discovery_layers", "discovery_scores", "discovery_words", "read_discovery", "write_discovery"),
-    "_html": ("check_report", "html_report"),
-    "_pictures": ("check_drawable", "draw_sheets"),
-    "_quickstart": ("quickstart",),
-    "_rows": ("FORMATS", "finished_runs", "run_rows", "sheet_rows", "write_rows"),
-}
+_OF_RUNS = ("_rows", "_html", "_pictures", "_quickstart", "_discover")
 
 
 def __getattr__(name: str) -> Any:
     """Import what is about runs when it is asked for: pictures of a network need no extra ``training``."""
-    for home, names in _OF_RUNS.items():
-        if name in names:
-            return getattr(importlib.import_module(f"pscnn.report.{home}"), name)
+    for home in _OF_RUNS if name in __all__ else ():
+        module = importlib.import_module(f"pscnn.report.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -13,10 +11,7 @@ from pscnn.densities import LayerError, layer_errors
 from pscnn.groups import MIRROR, Group, rotation
 from pscnn.likelihood import Likelihood
 from pscnn.nn import SteerableMap
-from pscnn.report._style import ABOVE, COLOURS, label, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import ABOVE, COLOURS, Figure, label, panels
 
 
 def plane_elements(group: Group, points: int = 48) -> tuple[Array, Array, AnyArray]:
@@ -58,22 +53,16 @@ def _densities(model: nn.Module) -> dict[str, Likelihood]:
     return found
 
 
-class _Measured(NamedTuple):
-    """One layer: its density and error at some elements, and their rank correlation in words."""
-
-    name: str
-    density: AnyArray
-    error: AnyArray
-    correlation: str
-
-
 @torch.no_grad()
-def _measure(model: nn.Module, densities: dict[str, Likelihood], x: Tensor, elements: Array) -> list[_Measured]:
+def _measure(
+    model: nn.Module, densities: dict[str, Likelihood], x: Tensor, elements: Array
+) -> list[tuple[str, AnyArray, AnyArray, str]]:
+    """Of every layer its name, density and error at some elements, and their rank correlation in words."""
     out = []
     for number, (name, errors) in enumerate(layer_errors(model, x, elements, on_grid=False).items(), 1):
         value = agreement(densities[name], errors, elements)
         both = densities[name].density(elements).cpu().numpy(), errors.error.cpu().numpy()
-        out.append(_Measured(f"layer {number} ({name})", *both, "uniform" if np.isnan(value) else f"ρ = {value:.2f}"))
+        out.append((f"layer {number} ({name})", *both, "uniform" if np.isnan(value) else f"ρ = {value:.2f}"))
     return out
 
 
@@ -98,20 +87,20 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
     figure, grid = panels("Drawing densities", *size, rows, columns, sharex=True, sharey="row")
     marker = "o" if group.order is not None else None
     solid, dashed = {"color": COLOURS[0], "lw": 1.5}, {"color": COLOURS[1], "lw": 1.2, "ls": "--"}
-    for row, layer in zip(grid, layers, strict=True):
+    for row, (name, density, error, correlation) in zip(grid, layers, strict=True):
         for axis, where in zip(row, domains.values(), strict=True):
-            axis.plot(degrees[where], layer.density[where], marker=marker, ms=4, **solid)
+            axis.plot(degrees[where], density[where], marker=marker, ms=4, **solid)
             axis.axhline(1, color="0.6", lw=0.8, ls=":")
-            axis.set_ylim(0, 1.1 * max(layer.density.max(), 1))
+            axis.set_ylim(0, 1.1 * max(density.max(), 1))
             axis.tick_params(labelsize=7)
             other = axis.twinx()
-            other.plot(degrees[where], layer.error[where], marker=marker, ms=3, **dashed)
-            other.set_ylim(0, max(1.15 * layer.error.max(), 1e-3))
+            other.plot(degrees[where], error[where], marker=marker, ms=3, **dashed)
+            other.set_ylim(0, max(1.15 * error.max(), 1e-3))
             other.tick_params(labelsize=7, labelright=axis is row[-1])
             for panel in (axis, other):
                 panel.spines["top"].set_visible(False)
-        row[0].set_ylabel(layer.name, fontsize=8)
-        row[-1].annotate(layer.correlation, (0.98, 0.06), xycoords="axes fraction", ha="right", fontsize=7)
+        row[0].set_ylabel(name, fontsize=8)
+        row[-1].annotate(correlation, (0.98, 0.06), xycoords="axes fraction", ha="right", fontsize=7)
     for top, bottom, title in zip(grid[0], grid[-1], domains, strict=True):
         top.set_title(title, fontsize=9)
         bottom.set_xlabel("angle (°)", fontsize=8)
@@ -142,15 +131,15 @@ def agreement_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
     rows = -(-len(layers) // columns)
     figure, grid = panels("Drawing densities", 2.35 * columns, 2.1 * rows + 0.3, rows, columns)
     kinds = ((kept, COLOURS[0], "o", "rotations"), (~kept, COLOURS[1], "x", "with a reflection"))
-    for axis, layer in zip(grid.flat, layers, strict=False):
+    for axis, (title, density, error, correlation) in zip(grid.flat, layers, strict=False):
         for which, colour, marker, name in kinds:
             if which.any():
-                axis.plot(layer.density[which], layer.error[which], marker, color=colour, ms=3, ls="", label=name)
-        axis.set_title(layer.name, fontsize=8)
+                axis.plot(density[which], error[which], marker, color=colour, ms=3, ls="", label=name)
+        axis.set_title(title, fontsize=8)
         axis.set_xlim(left=0)
         axis.set_ylim(bottom=0)
         label(axis, "density λ")
-        axis.annotate(layer.correlation, (0.05, 0.06), xycoords="axes fraction", fontsize=7)
+        axis.annotate(correlation, (0.05, 0.06), xycoords="axes fraction", fontsize=7)
     for axis in grid.flat[len(layers) :]:
         axis.set_axis_off()
     grid[0, 0].set_ylabel("equivariance error", fontsize=8)

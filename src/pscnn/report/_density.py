@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,10 +14,7 @@ from pscnn.densities import likelihoods
 from pscnn.groups import MIRROR, Axial, rotation
 from pscnn.likelihood import Likelihood
 from pscnn.report._spheres import sphere_figure
-from pscnn.report._style import STYLES, label, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import STYLES, Figure, label, panels
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 

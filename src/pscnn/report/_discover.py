@@ -30,45 +30,25 @@ NO_GAIN = 0.03
 
 @dataclass(frozen=True)
 class LayerFinding:
-    """What the densities of one layer say, over all seeds.
+    """What the densities of one layer say, over all seeds."""
 
-    Attributes:
-        label: Number and name.
-        pixels: How much of the input it sees, along one side.
-        kept: The largest subgroups that are kept on average.
-        degrees: Per subgroup, how far it is kept: mean, lowest and highest over the seeds.
-    """
-
-    label: str
-    pixels: int
-    kept: tuple[str, ...]
-    degrees: dict[str, tuple[float, float, float]]
+    label: str  # number and name
+    pixels: int  # how much of the input it sees, along one side
+    kept: tuple[str, ...]  # the largest subgroups that are kept on average
+    degrees: dict[str, tuple[float, float, float]]  # how far subgroups are kept: mean, lowest and highest of the seeds
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The answer and what it rests on.
-
-    Attributes:
-        holds: The data.
-        group: H.
-        runs: Folders of the runs, by kind of network.
-        validation: Scores on validation examples, by kind and seed: accuracies, or minus the mean square errors.
-        test: Results on test examples, by kind and seed: accuracies, or root mean square errors.
-        parameters: By kind.
-        constant: The score of always giving the same answer.
-        choice: Which kind to use.
-        differences: Between kinds.
-        layers: What the densities say.
-    """
+    """The answer and what it rests on, by kind of network."""
 
     holds: own.About
     group: str
     runs: dict[str, list[Path]]
-    validation: dict[str, list[float]]
-    test: dict[str, list[float]]
+    validation: dict[str, list[float]]  # by seed: accuracies, or minus the mean square errors
+    test: dict[str, list[float]]  # by seed: accuracies, or root mean square errors
     parameters: dict[str, int]
-    constant: float
+    constant: float  # the score of always giving the same answer
     choice: Choice
     differences: list[Difference]
     layers: list[LayerFinding]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from pscnn._extras import require
-from pscnn.report._style import panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import Figure, panels
 
 ARROWS = 16
 """Arrows along the longer side."""

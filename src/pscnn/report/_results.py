@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pscnn.report._style import ABOVE, COLOURS, label, panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import ABOVE, COLOURS, Figure, label, panels
 
 MARKERS = "osD^vPX"
 WRITTEN = 12

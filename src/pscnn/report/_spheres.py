@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +12,7 @@ from pscnn._extras import require
 from pscnn._types import Array
 from pscnn.groups import O3, SO3, axis_angle
 from pscnn.likelihood import Likelihood
-from pscnn.report._style import panels
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import Figure, panels
 
 ANGLES = (0, 45, 90, 135, 180)
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from pscnn._extras import require
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
+else:
+    Figure = Any  # matplotlib is optional, and imported when something is drawn
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Distinguishable with any kind of colour vision (Okabe and Ito); markers tell apart what colours cannot."""
