@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pscnn.experiments._paper import published
-from pscnn.experiments._sheets import METHODS, Sheet, bandlimit_rows, measured, method_rows, picture, varied
+from pscnn.experiments._sheets import METHODS, Sheet, bandlimit_rows, measured, method_rows, picture, published, varied
 from pscnn.tasks.double_digits import SWITCHES, WAYS, DoubleDigitSettings
 from pscnn.training import Settings
 

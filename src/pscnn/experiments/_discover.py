@@ -20,6 +20,7 @@ from pscnn._files import write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.densities import likelihoods
+from pscnn.experiments._sheets import parameter_count
 from pscnn.nn import SteerableMap
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import ConfigError, Store, load, task_of
@@ -93,11 +94,11 @@ def discover_plan(
     given: dict[str, Any] = {"width": width} if width is not None else {}
     base = OwnSettings(data=str(data), about=about.to_json(), group=group, **given)
     base = replace(base, batch_size=max(2, min(base.batch_size, 2 ** int(math.log2(max(2, about.counts[0] / 8))))))
-    kinds = {
-        "scnn": replace(base, method="scnn"),
-        "p-scnn": replace(base, bandlimit=bandlimit),
-        "cnn": _plain(base, _parameters(replace(base, bandlimit=bandlimit))),
-    }
+    partial = replace(base, bandlimit=bandlimit)
+    aim = parameter_count(partial)
+    wide = (replace(base, method="cnn", width=base.width * k) for k in (1, 2, 3, 4, 6, 8, 12, 16))
+    plain = min(wide, key=lambda one: abs(math.log(parameter_count(one) / aim)))  # about as many parameters
+    kinds = {"scnn": replace(base, method="scnn"), "p-scnn": partial, "cnn": plain}
     key = json.dumps([kinds["p-scnn"].to_dict(), minutes, seeds, workers, device], sort_keys=True)
     path = folder / f"plan-{hashlib.sha256(key.encode()).hexdigest()[:8]}.json"
     if path.exists():
@@ -122,16 +123,6 @@ def _epochs(per_epoch: dict[str, float], minutes: float, seeds: int, workers: in
             f"--minutes {least} or more, fewer --seeds, or a smaller --width or --size"
         )
     return min(epochs, MOST_EPOCHS)
-
-
-def _parameters(settings: OwnSettings) -> int:
-    return sum(p.numel() for p in task_of(settings).build().parameters())
-
-
-def _plain(base: OwnSettings, aim: int) -> OwnSettings:
-    """The plain network with about as many parameters as the one with densities."""
-    wide = [replace(base, method="cnn", width=base.width * k) for k in (1, 2, 3, 4, 6, 8, 12, 16)]
-    return min(wide, key=lambda one: abs(math.log(_parameters(one) / aim)))
 
 
 def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> float:
@@ -178,10 +169,8 @@ def difference(first: str, second: str, scores: dict[str, list[Array]]) -> Diffe
     gap = np.stack(scores[first]) - np.stack(scores[second])  # (seeds, examples): both saw the same examples
     rng = np.random.default_rng(0)
     seeds, examples = gap.shape
-    drawn = []
-    for _ in range(RESAMPLED):
-        chosen = gap[rng.integers(seeds, size=seeds)].mean(0)
-        drawn.append(chosen[rng.integers(examples, size=examples)].mean())
+    chosen = (gap[rng.integers(seeds, size=seeds)].mean(0) for _ in range(RESAMPLED))
+    drawn = [means[rng.integers(examples, size=examples)].mean() for means in chosen]
     low, high = np.percentile(drawn, [2.5, 97.5])
     return Difference(first, second, float(gap.mean()), float(low), float(high))
 

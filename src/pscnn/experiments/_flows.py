@@ -7,10 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from pscnn.experiments._paper import published, published_sizes
-from pscnn.experiments._sheets import Sheet, measured
+from pscnn.experiments._sheets import Sheet, measured, paper, parameter_count, published
 from pscnn.tasks.flows import FlowSettings, JetFlowSettings, SmokeSettings
-from pscnn.training import task_of
 
 RESULTS = {"future": "future_rmse", "domain": "domain_rmse"}
 _SETTINGS: dict[str, FlowSettings] = {"smoke": SmokeSettings(), "jetflow": JetFlowSettings()}
@@ -31,9 +29,8 @@ def flow_sizes(dataset: str) -> list[FlowSize]:
     if dataset not in _SETTINGS:
         raise ValueError(f"unknown data set {dataset!r}: use one of {', '.join(_SETTINGS)}")
     out = []
-    for method, printed in published_sizes().items():
-        model = task_of(replace(_SETTINGS[dataset], method=method)).build()
-        count = sum(p.numel() for p in model.parameters())
+    for method, printed in paper()["sizes"].items():
+        count = parameter_count(replace(_SETTINGS[dataset], method=method))
         out.append(FlowSize(method, count, printed[dataset], printed.get("remark", "")))
     return out
 

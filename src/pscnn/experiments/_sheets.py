@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from pscnn.experiments._paper import published
-from pscnn.training import ConfigError, Settings
+from pscnn.training import ConfigError, Settings, task_of
 
 Place = tuple[str, str]
 """Row and column of a cell."""
 Cells = dict[Place, tuple[Settings, str]]
 METHODS = {"SCNN": "scnn", "R-SCNN": "restricted", "RPP": "rpp", "P-SCNN": "p-scnn"}
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """The published numbers: tables, and how many parameters Table 3 prints for each method, and why ours differ."""
+    found: dict[str, Any] = json.loads(files("pscnn.experiments").joinpath("paper.json").read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def published(table: str) -> dict[str, dict[str, tuple[float, float]]]:
+    """A table of the paper: for every row and column, mean and standard deviation.
+
+    Example:
+        >>> published("vectors")["E-MLP, Gated"]["angle"]
+        (1.486, 0.044)
+    """
+    rows = paper()["tables"][table]["rows"]
+    return {row["label"]: {name: (mean, std) for name, (mean, std) in row["values"].items()} for row in rows}
 
 
 @dataclass(frozen=True)
@@ -116,8 +137,8 @@ class Sheet:
         for (row, column), (one, key) in self.cells.items():
             finished = map(result, self.of_seeds(one, seeds))
             values = [float(r[key]) for r in finished if r is not None and r[key] is not None]
-            paper = theirs.get(row, {}).get(column)
-            out[row, column] = Cell(*spread(values), len(values), paper) if values else None
+            printed = theirs.get(row, {}).get(column)
+            out[row, column] = Cell(*spread(values), len(values), printed) if values else None
         return out
 
 
@@ -135,6 +156,11 @@ def check_settings(sheets: Sequence[Sheet], settings: Iterable[str]) -> None:
     for name in settings:
         if name not in known:
             raise ConfigError(f"no run of this table has a setting {name!r}")
+
+
+def parameter_count(settings: Settings) -> int:
+    """Of the network that is trained with some settings."""
+    return sum(p.numel() for p in task_of(settings).build().parameters())
 
 
 def measured(rows: Mapping[str, Settings], results: Mapping[str, str]) -> Cells:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from pscnn.experiments import _sheets
 from pscnn.experiments._digits import BASE as DIGITS
-from pscnn.experiments._paper import published
 from pscnn.experiments._sheets import METHODS, Cells, Sheet, bandlimit_rows, measured, method_rows, picture, varied
 from pscnn.tasks.volumes import VolumeSettings
 from pscnn.training import Settings
@@ -51,7 +51,7 @@ def competitive() -> Sheet:
                 rows |= {f"{family}(n) {label}": replace(own, method=METHODS[label]) for label in ("SCNN", "RPP")}
                 rows |= {f"{family}(n) P-SCNN, L = {n}": replace(own, bandlimit=n) for n in (2, 3, 4)}
             cells |= measured(rows, {f"{name}_{kind}": "test_accuracy"})
-    printed = published("competitive")
+    printed = _sheets.published("competitive")
     return Sheet("Competitive settings", "competitive", {p: c for p, c in cells.items() if p[1] in printed[p[0]]})
 
 

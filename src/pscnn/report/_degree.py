@@ -46,8 +46,8 @@ def agreement(likelihood: Likelihood, errors: LayerError, elements: Array) -> fl
 
 def _densities(model: nn.Module) -> dict[str, Likelihood]:
     """Of every layer that has one."""
-    maps = {name: module for name, module in model.named_modules() if isinstance(module, SteerableMap)}
-    found = {name: module.likelihood for name, module in maps.items() if module.likelihood is not None}
+    modules = model.named_modules()
+    found = {name: m.likelihood for name, m in modules if isinstance(m, SteerableMap) and m.likelihood is not None}
     if not found:
         raise ValueError("this model has no learnt densities to draw")
     return found

@@ -15,12 +15,11 @@ from pscnn.densities import KEPT, layer_summaries
 from pscnn.experiments import DISCOVER_METHODS, Choice, Difference, spread
 from pscnn.groups import parse
 from pscnn.report._html import html_report, svg
-from pscnn.report._rows import plus_minus
+from pscnn.report._rows import LABELS, plus_minus
 from pscnn.report._style import panels
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import Store
 
-LABELS = {"scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)", "cnn": "plain CNN"}
 LEARNT = 0.05
 """By how much the best network must surpass a constant answer for the data to say anything."""
 

@@ -53,7 +53,7 @@ def html_report(
 
     runs = [Path(folder) for folder in folders]
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
-    results = [_result(run) for run in runs]
+    results = [(run, _result(run)) for run in runs]
     path = _free(Path(out) if out is not None else runs[0] / "report.html")
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
@@ -63,8 +63,8 @@ def html_report(
         plotly=Markup(get_plotlyjs()),
         answer=answer,
         heads=("run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"),
-        steps=_errors_by_step(dict(zip((run.name for run in runs), results, strict=True)), labels),
-        runs=[_shown(run, result, labels, data_dir) for run, result in zip(runs, results, strict=True)],
+        steps=_errors_by_step(results, labels),
+        runs=[_shown(run, result, labels, data_dir) for run, result in results],
     )
     try:
         write_whole(path, page)
@@ -142,11 +142,11 @@ def _shown(
     }
 
 
-def _errors_by_step(results: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> list[Any]:
+def _errors_by_step(results: Sequence[tuple[Path, Mapping[str, Any]]], labels: Mapping[str, str]) -> list[Any]:
     """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
     figures = []
     for key, label in labels.items():
-        lines = {run: values for run, result in results.items() if (values := result.get(f"{key}_by_step"))}
+        lines = {run.name: values for run, result in results if (values := result.get(f"{key}_by_step"))}
         if lines:
             figures.append(line_panel(label, "step", lines).update_yaxes(rangemode="tozero"))
     return html_of(figures)

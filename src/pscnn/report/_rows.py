@@ -12,6 +12,7 @@ from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
 from pscnn.training import ConfigError, RunError, Task, make_settings, read_result, read_yaml, task_of
 
+LABELS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
 FORMATS = ("text", "markdown", "latex", "csv")
 Run = tuple[Path, dict[str, Any], dict[str, Any]]
 """Folder, settings by name, result."""
