@@ -12,6 +12,7 @@ from pscnn.tasks.double_digits import SWITCHES, WAYS, DoubleDigitSettings
 from pscnn.training import Settings
 
 BASE = DoubleDigitSettings(source="mnist")
+_cells = partial(measured, results={"accuracy": "test_accuracy"})
 LEVELS = {"SO(2)": (1, 2, 3, 4), "O(2)": (0, 1, 2, 3, 4)}
 
 
@@ -42,10 +43,6 @@ def _without(weight: str) -> dict[str, Settings]:
     return {"with": BASE, "without": replace(BASE, **off)}
 
 
-def _term(title: str, paper: str, weight: str) -> Sheet:
-    return Sheet(title, paper, measured(_without(weight), {"accuracy": "test_accuracy"}))
-
-
 def ablation() -> Sheet:
     """From the released code to ours, one change after another; then ours with a single part of the released code."""
     rows: dict[str, Settings] = {"released code": replace(BASE, released="all")}
@@ -55,7 +52,7 @@ def ablation() -> Sheet:
     rows |= {f"ours, but {name} as released": replace(BASE, released=name) for name in SWITCHES}
     mean, deviation = published("ddmnist")["O(2) P-SCNN"]["O2"]
     title = f"From the released code to ours, O(2) double digits (the paper: {mean:.3f} ± {deviation:.3f})"
-    return Sheet(title, None, measured(rows, {"accuracy": "test_accuracy"}))
+    return Sheet(title, None, _cells(rows))
 
 
 def _levels(way: str, group: str) -> dict[str, Settings]:
@@ -66,8 +63,8 @@ SHEETS: dict[str, Callable[[], Sheet]] = {
     "ddmnist": table_1,
     "bandlimit": bandlimits,
     "generalisability": generalisation,
-    "align": partial(_term, "Alignment loss, double digits", "align_ddmnist", "align_weight"),
-    "kl": partial(_term, "KL divergence, double digits", "kl_ddmnist", "kl_weight"),
+    "align": partial(Sheet, "Alignment loss, double digits", "align_ddmnist", _cells(_without("align_weight"))),
+    "kl": partial(Sheet, "KL divergence, double digits", "kl_ddmnist", _cells(_without("kl_weight"))),
     "ablation": ablation,
 }
 _SHOWN = "Densities and errors of the O(2) P-SCNN on O2"

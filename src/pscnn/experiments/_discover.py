@@ -196,14 +196,9 @@ def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
     for name, likelihood in likelihoods(model).items():
         layer = next(m for m in model.modules() if isinstance(m, SteerableMap) and m.likelihood is likelihood)
         seen: list[Tensor] = []
-        handle = layer.register_forward_hook(lambda *args, seen=seen: seen.append(args[2]))
-        try:
+        with layer.register_forward_hook(lambda *args, seen=seen: seen.append(args[2])):
             model(x)
-        finally:
-            handle.remove()
-        centre = seen[0][0]
-        for n in seen[0].shape[2:]:
-            centre = centre.select(1, n // 2)
+        centre = seen[0][0].movedim(0, -1)[tuple(n // 2 for n in seen[0].shape[2:])]
         (gradient,) = torch.autograd.grad((centre * torch.randn_like(centre)).sum(), x)
         touched = torch.nonzero(gradient[0].abs().amax(0) > 0)
         out[name] = int((touched.amax(0) - touched.amin(0) + 1).max()) if len(touched) else 0
@@ -212,13 +207,9 @@ def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
 
 def finished(runs: Sequence[OwnSettings], store: Store) -> dict[str, list[Path]]:
     """Folders of finished runs by method, of those seeds whose every method is finished."""
-    out: dict[str, list[Path]] = {method: [] for method in DISCOVER_METHODS}
-    for seed in sorted({one.seed for one in runs}):
-        of_seed = [one for one in runs if one.seed == seed]
-        if all(store.result(one) is not None for one in of_seed):
-            for one in of_seed:
-                out[one.method].append(store.folder(one))
-    return out
+    lacking = {one.seed for one in runs if store.result(one) is None}
+    complete = sorted((one for one in runs if one.seed not in lacking), key=lambda one: one.seed)
+    return {method: [store.folder(one) for one in complete if one.method == method] for method in DISCOVER_METHODS}
 
 
 def prepared_file(

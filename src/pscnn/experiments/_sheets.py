@@ -23,8 +23,7 @@ METHODS = {"SCNN": "scnn", "R-SCNN": "restricted", "RPP": "rpp", "P-SCNN": "p-sc
 @cache
 def paper() -> dict[str, Any]:
     """The published numbers: tables, and how many parameters Table 3 prints for each method, and why ours differ."""
-    found: dict[str, Any] = json.loads(files("pscnn.experiments").joinpath("paper.json").read_text(encoding="utf-8"))
-    return found
+    return dict(json.loads(files("pscnn.experiments").joinpath("paper.json").read_text(encoding="utf-8")))
 
 
 @cache

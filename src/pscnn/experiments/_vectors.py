@@ -53,18 +53,13 @@ def vector_sheets() -> list[Sheet]:
 def _figures() -> list[Sheet]:
     norm = replace(BASE, target="norm")
     targets = {"angle": BASE, "norm": norm}
-    kinds = ("gated", "fourier")
-    layers: dict[str, tuple[int, dict[str, Settings]]] = {
-        "shared": (0, {f"{t}, one density for all layers": replace(one, shared=True) for t, one in targets.items()}),
-        "second-layer": (
-            1,
-            {f"{t}, {kind}": replace(one, nonlinearity=kind) for t, one in targets.items() for kind in kinds},
-        ),
-        "alignment": (2, {"with the alignment loss": BASE, "without": replace(BASE, align_weight=0.0)}),
-    }
-    shown = {"": "test_error"}
+    shared = {f"{t}, one density for all layers": replace(one, shared=True) for t, one in targets.items()}
+    kinds = {f"{t}, {k}": replace(one, nonlinearity=k) for t, one in targets.items() for k in ("gated", "fourier")}
+    align = {"with the alignment loss": BASE, "without": replace(BASE, align_weight=0.0)}
     no_kl = {"with the KL term": norm, "without": replace(norm, kl_weight=0.0)}
-    seeds = [Sheet(name, None, measured(rows, shown), "seeds", {"layer": k}) for name, (k, rows) in layers.items()]
+    shown = {"": "test_error"}
+    layers = (("shared", shared), ("second-layer", kinds), ("alignment", align))
+    seeds = [Sheet(name, None, measured(rows, shown), "seeds", {"layer": k}) for k, (name, rows) in enumerate(layers)]
     return [*seeds, Sheet("kl", None, measured(no_kl, shown), "kl")]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pscnn.experiments import _sheets
 from pscnn.experiments._digits import BASE as DIGITS
-from pscnn.experiments._sheets import METHODS, Cells, Sheet, bandlimit_rows, measured, method_rows, picture, varied
+from pscnn.experiments._sheets import Cells, Sheet, bandlimit_rows, measured, method_rows, picture, published, varied
 from pscnn.tasks.volumes import VolumeSettings
 from pscnn.training import Settings
 
@@ -17,24 +16,21 @@ FRACTIONS = (1.0, 0.75, 0.5, 0.25, 0.125, 0.0625)
 LABELS = ("SCNN", "RPP", "P-SCNN")
 
 
-def _by_data(datasets: Iterable[str], rows: Callable[[Settings], Mapping[str, Settings]]) -> Cells:
-    """A column per data set, on which the learning rate depends."""
-    cells: Cells = {}
-    for dataset in datasets:
-        cells |= measured(rows(VolumeSettings(dataset=dataset)), {dataset: "test_accuracy"})
-    return cells
-
-
 def table_2() -> Sheet:
     """All methods, groups and data sets."""
-    rows = partial(method_rows, groups=("SO(3)", "O(3)"), labels=LABELS)
-    return Sheet("Medical volumes", "medmnist", _by_data(("nodule", "synapse", "organ"), rows))
+    cells: Cells = {}
+    for dataset in ("nodule", "synapse", "organ"):  # on which the learning rate depends
+        rows = method_rows(VolumeSettings(dataset=dataset), ("SO(3)", "O(3)"), LABELS)
+        cells |= measured(rows, {dataset: "test_accuracy"})
+    return Sheet("Medical volumes", "medmnist", cells)
 
 
 def bandlimits() -> Sheet:
     """Networks over SO(3) and O(3)."""
-    rows = partial(bandlimit_rows, levels={"SO(3)": (1, 2, 3, 4), "O(3)": (0, 1, 2)})
-    cells = _by_data(("synapse", "nodule", "organ"), rows)
+    cells: Cells = {}
+    for dataset in ("synapse", "nodule", "organ"):
+        rows = bandlimit_rows(VolumeSettings(dataset=dataset), {"SO(3)": (1, 2, 3, 4), "O(3)": (0, 1, 2)})
+        cells |= measured(rows, {dataset: "test_accuracy"})
     return Sheet("Band-limits, medical volumes", "medmnist_bandlimit", cells)
 
 
@@ -48,10 +44,10 @@ def competitive() -> Sheet:
             rows: dict[str, Settings] = {"CNN": replace(base, method="cnn")}
             for family in ("SO", "O"):
                 own = replace(base, group=family + space, **own_changes)
-                rows |= {f"{family}(n) {label}": replace(own, method=METHODS[label]) for label in ("SCNN", "RPP")}
+                rows |= {f"{family}(n) {label}": replace(own, method=label.lower()) for label in ("SCNN", "RPP")}
                 rows |= {f"{family}(n) P-SCNN, L = {n}": replace(own, bandlimit=n) for n in (2, 3, 4)}
             cells |= measured(rows, {f"{name}_{kind}": "test_accuracy"})
-    printed = _sheets.published("competitive")
+    printed = published("competitive")
     return Sheet("Competitive settings", "competitive", {p: c for p, c in cells.items() if p[1] in printed[p[0]]})
 
 
@@ -76,7 +72,7 @@ FIGURES: dict[str, Callable[[], Sheet]] = {
         "confusion",
         "Confusion, organs",
         {"CNN": VolumeSettings(method="cnn")}
-        | {label: VolumeSettings(group="O(3)", method=METHODS[label]) for label in LABELS},
+        | {label: VolumeSettings(group="O(3)", method=label.lower()) for label in LABELS},
     ),
     "figure-spheres": partial(
         picture,

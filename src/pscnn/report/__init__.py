@@ -61,12 +61,11 @@ __all__ = [
     "write_discovery",
     "write_rows",
 ]
-_OF_RUNS = ("_rows", "_html", "_pictures", "_quickstart", "_discover")
 
 
 def __getattr__(name: str) -> Any:
     """Import what is about runs when it is asked for: pictures of a network need no extra ``training``."""
-    for home in _OF_RUNS if name in __all__ else ():
+    for home in ("_rows", "_html", "_pictures", "_quickstart", "_discover") if name in __all__ else ():
         module = importlib.import_module(f"pscnn.report.{home}")
         if hasattr(module, name):
             return getattr(module, name)

@@ -82,9 +82,8 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
     elements, degrees, mirrored = plane_elements(group, points)
     layers = _measure(model, densities, x, elements)
     domains = {"rotations": ~mirrored} | ({"reflections": mirrored} if mirrored.any() else {})
-    rows, columns = len(layers), len(domains)
-    size = 3.5 * columns, 1.25 * rows + 0.6
-    figure, grid = panels("Drawing densities", *size, rows, columns, sharex=True, sharey="row")
+    size, shape = (3.5 * len(domains), 1.25 * len(layers) + 0.6), (len(layers), len(domains))
+    figure, grid = panels("Drawing densities", *size, *shape, sharex=True, sharey="row")
     marker = "o" if group.order is not None else None
     solid, dashed = {"color": COLOURS[0], "lw": 1.5}, {"color": COLOURS[1], "lw": 1.2, "ls": "--"}
     for row, (name, density, error, correlation) in zip(grid, layers, strict=True):
@@ -109,7 +108,7 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
 
     handles = [Line2D([], [], **solid), Line2D([], [], **dashed)]  # type: ignore[arg-type]
     names = ["density λ (left axes)", "equivariance error (right axes)"]
-    figure.legend(handles, names, ncols=columns, **ABOVE)
+    figure.legend(handles, names, ncols=len(domains), **ABOVE)
     return figure
 
 

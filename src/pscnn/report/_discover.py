@@ -223,8 +223,7 @@ def discovery_layers(found: Discovery, *, everything: bool = True) -> list[list[
 
 def write_discovery(found: Discovery, out: Path) -> Path:
     """The report: the answer, then the runs of the first seed."""
-    uses = zip(found.holds.counts, ("training", "validation", "testing"), strict=True)
-    counts = ", ".join(f"{n} for {what}" for n, what in uses)
+    counts = ", ".join(map("{} for {}".format, found.holds.counts, ("training", "validation", "testing")))
     names = found.holds.names
     kind = "targets: " if found.holds.regression else f"{len(names)} classes: "
     kind += ", ".join(names if found.holds.regression else names[:20])

@@ -53,7 +53,6 @@ def html_report(
 
     runs = [Path(folder) for folder in folders]
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
-    results = [(run, _result(run)) for run in runs]
     path = _free(Path(out) if out is not None else runs[0] / "report.html")
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
@@ -63,8 +62,8 @@ def html_report(
         plotly=Markup(get_plotlyjs()),
         answer=answer,
         heads=("run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"),
-        steps=_errors_by_step(results, labels),
-        runs=[_shown(run, result, labels, data_dir) for run, result in results],
+        steps=_errors_by_step(runs, labels),
+        runs=[_shown(run, labels, data_dir) for run in runs],
     )
     try:
         write_whole(path, page)
@@ -104,10 +103,9 @@ def _free(path: Path) -> Path:
     return next(candidate for candidate in chain([path], numbered) if not candidate.exists())
 
 
-def _shown(
-    folder: Path, result: Mapping[str, Any], labels: Mapping[str, str], data_dir: str | Path | None
-) -> dict[str, Any]:
+def _shown(folder: Path, labels: Mapping[str, str], data_dir: str | Path | None) -> dict[str, Any]:
     """What the page says about a run."""
+    result = _result(folder)
     task, model = training.load(folder)
     images, forecast = examples_of(task, model, data_dir)
     confusion = training.read_confusion(folder, len(task.class_names)) if task.class_names else None
@@ -142,9 +140,9 @@ def _shown(
     }
 
 
-def _errors_by_step(results: Sequence[tuple[Path, Mapping[str, Any]]], labels: Mapping[str, str]) -> list[Any]:
+def _errors_by_step(runs: Sequence[Path], labels: Mapping[str, str]) -> list[Any]:
     """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
-    figures = []
+    results, figures = [(run, _result(run)) for run in runs], []
     for key, label in labels.items():
         lines = {run.name: values for run, result in results if (values := result.get(f"{key}_by_step"))}
         if lines:

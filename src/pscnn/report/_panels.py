@@ -43,14 +43,13 @@ def density_panels(model: nn.Module) -> list[Any]:
 
 def curve_panels(history: list[dict[str, Any]]) -> list[Any]:
     """What was logged, epoch by epoch."""
-    names = [name for name in history[0] if "/" in name]
     ends: dict[str, tuple[str, ...]] = {
+        "accuracy": ("/accuracy",),
         "mean square error": ("/mse",),
         "loss": ("/loss", "/task"),
         "alignment, KL divergence, priors": ("/alignment", "/kl", "/penalty"),
     }
-    panels = {"accuracy": [name for name in names if "accuracy" in name]}
-    panels |= {title: [name for name in names if name.endswith(end)] for title, end in ends.items()}
+    panels = {title: [name for name in history[0] if name.endswith(end)] for title, end in ends.items()}
     lines = {title: {name: [row[name] for row in history] for name in found} for title, found in panels.items()}
     return [line_panel(title, "epoch", found) for title, found in lines.items() if found]
 

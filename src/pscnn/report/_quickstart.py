@@ -41,8 +41,8 @@ def quickstart(runs: Path, seed: int, console: Console) -> Path:
         settings = DoubleDigitSettings(method=method, seed=seed, **SETTINGS)
         folders[method] = training.start(settings, runs, f"quickstart-{method}")
         console.print(f"training {label} …", highlight=False)
-        how: dict[str, Any] = {"accelerator": "cpu", "progress": console.is_terminal, "draw": density_figure}
-        result = training.train(folders[method], **how)
+        shown = console.is_terminal
+        result = training.train(folders[method], accelerator="cpu", progress=shown, draw=density_figure)
         table.add_row(label, f"{result['test_accuracy']:.3f}", f"{result['parameters']:,}", f"{result['seconds']:.0f}")
     console.print(table)
     model = training.load(folders["p-scnn"]).model

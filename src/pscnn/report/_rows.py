@@ -14,6 +14,7 @@ from pscnn.training import ConfigError, RunError, Task, make_settings, read_resu
 
 LABELS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
 FORMATS = ("text", "markdown", "latex", "csv")
+_LATEX = str.maketrans({"_": "\\_", "%": "\\%", "&": "\\&", "±": "$\\pm$", "–": "--", "|": "$|$"})
 Run = tuple[Path, dict[str, Any], dict[str, Any]]
 """Folder, settings by name, result."""
 
@@ -119,15 +120,9 @@ def write_rows(rows: Sequence[Sequence[str]], form: str) -> str:
         escaped.insert(1, ["---"] * len(rows[0]))
         return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
     if form == "latex":
-        head, *body = (f"{' & '.join(map(_latex, row))} \\\\\n" for row in rows)
+        head, *body = (f"{' & '.join(cell.translate(_LATEX) for cell in row)} \\\\\n" for row in rows)
         top = f"\\begin{{tabular}}{{l{'c' * (len(rows[0]) - 1)}}}\n\\toprule\n"
         return f"{top}{head}\\midrule\n{''.join(body)}\\bottomrule\n\\end{{tabular}}\n"
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = ("  ".join(map(str.ljust, row, widths)) for row in rows)
     return "".join(line.rstrip() + "\n" for line in padded)
-
-
-def _latex(text: str) -> str:
-    for plain, special in (("_", "\\_"), ("%", "\\%"), ("&", "\\&"), ("±", "$\\pm$"), ("–", "--"), ("|", "$|$")):
-        text = text.replace(plain, special)
-    return text
