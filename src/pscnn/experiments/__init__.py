@@ -17,8 +17,7 @@ from pscnn.experiments._discover import (
     validation_scores,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, FlowSize, flow_sizes
-from pscnn.experiments._paper import published
-from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, spread
+from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, published, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
 

@@ -16,6 +16,9 @@ from pscnn._files import write_whole
 from pscnn.data import DataError, read_arrays
 from pscnn.training import ConfigError, Settings, Store, check_result, make_settings, read_result, read_yaml
 
+_Run = tuple[Settings, dict[str, Any], dict[str, Any], dict[str, Any]]
+"""Settings, result, versions and densities."""
+
 
 def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
     """Write finished runs into one JSON file, a run per line: settings, result, versions and densities.
@@ -40,13 +43,12 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    found = read_arrays(folder / "densities.npz")
-    densities = {name: array.astype(np.float64).round(6).tolist() for name, array in found.items()}
+    densities = read_arrays(folder / "densities.npz")
     return {
         "config": read_yaml(folder / "config.yaml"),
         "result": read_result(folder),
         "environment": json.loads((folder / "environment.json").read_text()),
-        "densities": densities,
+        "densities": {name: array.astype(np.float64).round(6).tolist() for name, array in densities.items()},
     }
 
 
@@ -71,27 +73,25 @@ def take_runs(path: str | Path, root: str | Path) -> int:
         raise ConfigError(f"{path} is not a file of runs, as pscnn results --save makes them: {error}") from None
     store = Store(root)
     try:
-        return sum(_put(store, *run) for run in found)
+        return sum(_put(store, run) for run in found)
     except OSError as error:
         raise ConfigError(f"cannot write into {root}: {error.strerror}") from None
 
 
-def _checked(run: dict[str, Any]) -> tuple[Settings, dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Settings, result, versions and densities of one run of a file; whatever is wrong with them is raised here."""
+def _checked(run: dict[str, Any]) -> _Run:
+    """One run of a file; whatever is wrong with it is raised here."""
     settings, result, environment = make_settings(run["config"]), check_result(run["result"]), dict(run["environment"])
     str(environment["versions"]["pscnn"] + (environment["git"] or ""))
     densities = {str(name): np.array(values, dtype=np.float32) for name, values in run["densities"].items()}
     for name, values in densities.items():
-        if (
-            not re.fullmatch(r"[\w.]*", name) or name == "file" or values.ndim != 1
-        ):  # numpy takes "file" for the archive
+        # numpy takes "file" for the archive
+        if not re.fullmatch(r"[\w.]*", name) or name == "file" or values.ndim != 1:
             raise ValueError(f"densities must be lists of numbers by name of the layer, got {name!r}")
     return settings, result, environment, densities
 
 
-def _put(
-    store: Store, settings: Settings, result: dict[str, Any], environment: dict[str, Any], densities: dict[str, Any]
-) -> bool:
+def _put(store: Store, run: _Run) -> bool:
+    settings, result, environment, densities = run
     try:
         lock = store.lock(settings).acquire(timeout=0)
     except Timeout:  # somebody works on it

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,25 +65,17 @@ class _FastConvolution(nn.Module):
         return convolve(x, own.weight, own.bias, own.stride[0], int(own.padding[0]), own.dilation[0])
 
 
-def _names(case: BenchCase, place: torch.device) -> list[str]:
-    names = [name for name in NETWORKS if name != "fast twin" or (case.compile and place.type == "cuda")]
-    return [*names, "escnn"] if case.task == "ddmnist" and _escnn.available() else names
-
-
 def _network(case: BenchCase, name: str) -> nn.Module:
     if name == "escnn":
         return _escnn.EscnnDoubleDigits(parse(case.group), case.size, case.width, 100)
     width = case.width if case.task == "ddmnist" else int(case.width)
     method = "p-scnn" if "twin" in name else name
     model: nn.Module = models.build(case.task, method, case.group, size=case.size, width=width)
-    if "twin" not in name:
-        return model
-    model = models.twin(model)
-    if name == "fast twin":
-        for module in [*model.modules()]:
-            for key, child in module.named_children():
-                if isinstance(child, nn.Conv2d | nn.Conv3d):
-                    setattr(module, key, _FastConvolution(child))
+    model = models.twin(model) if "twin" in name else model
+    for module in [*model.modules()] if name == "fast twin" else []:
+        for key, child in module.named_children():
+            if isinstance(child, nn.Conv2d | nn.Conv3d):
+                setattr(module, key, _FastConvolution(child))
     return model
 
 
@@ -94,32 +87,25 @@ class _Subject:
         model = _network(case, name)
         self.construction = time.perf_counter() - started
         self.model = model.to(device)
-        self.device, self.case = device, case
+        bf16 = case.precision == "bf16"
+        self.autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16, enabled=bf16)
         self.densities = bool(likelihoods(self.model))
-        fused: dict[str, Any] = {"fused": True} if device.type == "cuda" else {}
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, **fused)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=device.type == "cuda" or None)
         generator = torch.Generator().manual_seed(0)
         shape = (case.batch, 1) + (case.size,) * parse(case.group).dimension
         self.x = torch.randn(shape, generator=generator).to(device)
         classes = 100 if case.task == "ddmnist" else 2
         self.y = torch.randint(classes, (case.batch,), generator=generator).to(device)
-        objective: Callable[[Tensor, Tensor], Tensor] = self._objective
-        forward: Callable[[Tensor], Tensor] = self.model.__call__
-        if case.compile:
-            mode: dict[str, Any] = {"mode": "reduce-overhead", "dynamic": False}
-            objective, forward = torch.compile(self._objective, **mode), torch.compile(self.model, **mode)
-        self.objective, self.forward = objective, forward
+        compiled: Any = partial(torch.compile, mode="reduce-overhead", dynamic=False) if case.compile else lambda f: f
+        self.objective, self.forward = compiled(self._objective), compiled(self.model)
 
     def _objective(self, x: Tensor, y: Tensor) -> Tensor:
         loss = F.cross_entropy(self.model(x).float(), y)
         return Objective(1.0, 1.0)(self.model, loss, densities=self.densities)["loss"]
 
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.case.precision == "bf16")
-
     def train_step(self) -> None:
         """Forward, backward and an update."""
-        with self._autocast():
+        with self.autocast():
             loss = self.objective(self.x, self.y)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -127,29 +113,17 @@ class _Subject:
 
     def infer(self) -> None:
         """A forward pass; in eval mode kernels are expanded once."""
-        with torch.no_grad(), self._autocast():
+        with torch.no_grad(), self.autocast():
             self.forward(self.x)
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def _peak(subject: _Subject, before: int) -> int:
-    """Bytes that a training step needs beside the network."""
-    torch.cuda.reset_peak_memory_stats()
-    subject.train_step()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
-
-
 def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
-    _wait(device)
+    wait: Callable[[], Any] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
     started = time.perf_counter()
     for _ in range(STEPS):
         function()
-    _wait(device)
+    wait()
     return 1000 * (time.perf_counter() - started) / STEPS
 
 
@@ -167,10 +141,13 @@ def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[st
         network for double digits is among them, or the error that kept it out.
     """
     place = torch.device(device)
+    names = [name for name in NETWORKS if name != "fast twin" or (case.compile and place.type == "cuda")]
+    if case.task == "ddmnist" and _escnn.available():
+        names.append("escnn")
     with precision(case.precision):
         found: dict[str, dict[str, Any]] = {}
         subjects = {}
-        for name in _names(case, place):
+        for name in names:
             held = torch.cuda.memory_allocated() if place.type == "cuda" else 0
             try:
                 subject = _Subject(case, name, place)
@@ -183,7 +160,10 @@ def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[st
             subjects[name] = subject
             found[name] = {"train_ms": [], "infer_ms": [], "construction_s": round(subject.construction, 3)}
             if place.type == "cuda":  # the second step, since a CUDA graph allocates nothing from the third on
-                found[name]["peak_mib"] = round(_peak(subject, held) / 2**20)
+                torch.cuda.reset_peak_memory_stats()
+                subject.train_step()
+                torch.cuda.synchronize()
+                found[name]["peak_mib"] = round((torch.cuda.max_memory_allocated() - held) / 2**20)
             for _ in range(3):
                 subject.train_step()
             subject.model.eval()

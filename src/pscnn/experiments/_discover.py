@@ -20,6 +20,7 @@ from pscnn._files import write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.densities import likelihoods
+from pscnn.experiments._sheets import parameter_count
 from pscnn.nn import SteerableMap
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import ConfigError, Store, load, task_of
@@ -93,11 +94,11 @@ def discover_plan(
     given: dict[str, Any] = {"width": width} if width is not None else {}
     base = OwnSettings(data=str(data), about=about.to_json(), group=group, **given)
     base = replace(base, batch_size=max(2, min(base.batch_size, 2 ** int(math.log2(max(2, about.counts[0] / 8))))))
-    kinds = {
-        "scnn": replace(base, method="scnn"),
-        "p-scnn": replace(base, bandlimit=bandlimit),
-        "cnn": _plain(base, _parameters(replace(base, bandlimit=bandlimit))),
-    }
+    partial = replace(base, bandlimit=bandlimit)
+    aim = parameter_count(partial)
+    wide = (replace(base, method="cnn", width=base.width * k) for k in (1, 2, 3, 4, 6, 8, 12, 16))
+    plain = min(wide, key=lambda one: abs(math.log(parameter_count(one) / aim)))  # about as many parameters
+    kinds = {"scnn": replace(base, method="scnn"), "p-scnn": partial, "cnn": plain}
     key = json.dumps([kinds["p-scnn"].to_dict(), minutes, seeds, workers, device], sort_keys=True)
     path = folder / f"plan-{hashlib.sha256(key.encode()).hexdigest()[:8]}.json"
     if path.exists():
@@ -124,16 +125,6 @@ def _epochs(per_epoch: dict[str, float], minutes: float, seeds: int, workers: in
     return min(epochs, MOST_EPOCHS)
 
 
-def _parameters(settings: OwnSettings) -> int:
-    return sum(p.numel() for p in task_of(settings).build().parameters())
-
-
-def _plain(base: OwnSettings, aim: int) -> OwnSettings:
-    """The plain network with about as many parameters as the one with densities."""
-    wide = [replace(base, method="cnn", width=base.width * k) for k in (1, 2, 3, 4, 6, 8, 12, 16)]
-    return min(wide, key=lambda one: abs(math.log(_parameters(one) / aim)))
-
-
 def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> float:
     """Of training and validation, from three steps."""
     threads = torch.get_num_threads()
@@ -142,9 +133,8 @@ def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> floa
         module = task_of(settings).learner().to(device)
         holds = settings.holds
         x = torch.randn(settings.batch_size, holds.channels, *[holds.size] * holds.dimension, device=device)
-        y = torch.zeros(settings.batch_size, dtype=torch.long, device=device)
-        if holds.regression:
-            y = torch.zeros(settings.batch_size, len(holds.names), device=device)
+        y = torch.zeros(len(x), len(holds.names), device=device)
+        y = y if holds.regression else y[:, 0].long()
         times = []
         for _ in range(3):
             began = time.perf_counter()
@@ -167,11 +157,10 @@ def validation_scores(folder: Path) -> Array:
         for rows in torch.arange(len(split)).split(64):
             x, y = task.batch("validation", split, rows, 0)
             said = model(x).float()
-            if task.class_names is None:
-                deviations = torch.tensor(task.settings.holds.deviations)
-                out.append(-((said - y) / deviations).square().mean(1))
-            else:
+            if task.class_names is not None:
                 out.append((said.argmax(1) == y).float())
+            else:
+                out.append(-((said - y) / torch.tensor(task.settings.holds.deviations)).square().mean(1))
     return torch.cat(out).double().numpy()
 
 
@@ -180,30 +169,23 @@ def difference(first: str, second: str, scores: dict[str, list[Array]]) -> Diffe
     gap = np.stack(scores[first]) - np.stack(scores[second])  # (seeds, examples): both saw the same examples
     rng = np.random.default_rng(0)
     seeds, examples = gap.shape
-    drawn = []
-    for _ in range(RESAMPLED):
-        chosen = gap[rng.integers(seeds, size=seeds)].mean(0)
-        drawn.append(chosen[rng.integers(examples, size=examples)].mean())
+    chosen = (gap[rng.integers(seeds, size=seeds)].mean(0) for _ in range(RESAMPLED))
+    drawn = [means[rng.integers(examples, size=examples)].mean() for means in chosen]
     low, high = np.percentile(drawn, [2.5, 97.5])
     return Difference(first, second, float(gap.mean()), float(low), float(high))
 
 
 def choose(scores: dict[str, list[Array]]) -> tuple[Choice, list[Difference]]:
     """Begin with the most symmetric network; leave it only for one that is better for sure."""
-    chosen, found = DISCOVER_METHODS[0], []
+    pairs = [(other, one) for k, one in enumerate(DISCOVER_METHODS) for other in DISCOVER_METHODS[k + 1 :]]
+    gaps = {pair: difference(*pair, scores) for pair in pairs}
+    chosen, decisive = DISCOVER_METHODS[0], []
     for method in DISCOVER_METHODS[1:]:
-        gap = difference(method, chosen, scores)
-        found.append(gap)
-        if gap.low > 0:
+        decisive.append(gaps[method, chosen])
+        if decisive[-1].low > 0:
             chosen = method
-    rest = [
-        difference(a, b, scores)
-        for k, b in enumerate(DISCOVER_METHODS)
-        for a in DISCOVER_METHODS[k + 1 :]
-        if (a, b) not in {(gap.first, gap.second) for gap in found}
-    ]
-    sure = all(gap.low > 0 or gap.high < 0 for gap in found)
-    return Choice(chosen, sure), [*found, *rest]
+    sure = all(gap.low > 0 or gap.high < 0 for gap in decisive)
+    return Choice(chosen, sure), [*decisive, *(gap for gap in gaps.values() if gap not in decisive)]
 
 
 def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
@@ -214,14 +196,9 @@ def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
     for name, likelihood in likelihoods(model).items():
         layer = next(m for m in model.modules() if isinstance(m, SteerableMap) and m.likelihood is likelihood)
         seen: list[Tensor] = []
-        handle = layer.register_forward_hook(lambda *args, seen=seen: seen.append(args[2]))
-        try:
+        with layer.register_forward_hook(lambda *args, seen=seen: seen.append(args[2])):
             model(x)
-        finally:
-            handle.remove()
-        centre = seen[0][0]
-        for n in seen[0].shape[2:]:
-            centre = centre.select(1, n // 2)
+        centre = seen[0][0].movedim(0, -1)[tuple(n // 2 for n in seen[0].shape[2:])]
         (gradient,) = torch.autograd.grad((centre * torch.randn_like(centre)).sum(), x)
         touched = torch.nonzero(gradient[0].abs().amax(0) > 0)
         out[name] = int((touched.amax(0) - touched.amin(0) + 1).max()) if len(touched) else 0
@@ -230,14 +207,9 @@ def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
 
 def finished(runs: Sequence[OwnSettings], store: Store) -> dict[str, list[Path]]:
     """Folders of finished runs by method, of those seeds whose every method is finished."""
-    seeds = sorted({one.seed for one in runs})
-    out: dict[str, list[Path]] = {method: [] for method in DISCOVER_METHODS}
-    for seed in seeds:
-        of_seed = [one for one in runs if one.seed == seed]
-        if all(store.result(one) is not None for one in of_seed):
-            for one in of_seed:
-                out[one.method].append(store.folder(one))
-    return out
+    lacking = {one.seed for one in runs if store.result(one) is None}
+    complete = sorted((one for one in runs if one.seed not in lacking), key=lambda one: one.seed)
+    return {method: [store.folder(one) for one in complete if one.method == method] for method in DISCOVER_METHODS}
 
 
 def prepared_file(

@@ -33,42 +33,32 @@ class EscnnDoubleDigits(nn.Module):
         third, fourth = DIGIT_PADDINGS[size]
         layers: list[Any] = [enn.MaskModule(self.in_type, size + 1, margin=1)]
 
-        def block(copies: int, frequency: int, kernel: int, stride: int, padding: int) -> None:
-            nonlocal fields
-            copies = max(1, round(copies * width))
-            frequency = min(frequency, highest_frequency(group))
-            irreps = copies * [r for r in space.fibergroup.irreps() if _frequency(r) <= frequency]
-            gates = enn.FieldType(space, len(irreps) * [space.trivial_repr])
-            features = enn.FieldType(space, irreps)
+        for copies, frequency, kernel, stride, padding, pool in (
+            (6, 2, 7, 1, 2, None),
+            (12, 3, 5, 1, 2, 2),
+            (24, 4, 3, 2, third, 2),
+            (36, 4, 3, 2, fourth, None),
+            (36, 2, 3, 1, 1, 1),
+        ):
+            highest = min(frequency, highest_frequency(group))
+            irreps = [r for r in space.fibergroup.irreps() if int(r.attributes["frequency"]) <= highest]
+            features = enn.FieldType(space, max(1, round(copies * width)) * irreps)
+            gates = enn.FieldType(space, len(features) * [space.trivial_repr])
             both = gates + features
             layers.append(enn.R2Conv(fields, both, kernel, padding=padding, stride=stride, bias=False))
             layers.append(enn.IIDBatchNorm2d(both))
             layers.append(enn.GatedNonLinearity1(both, gates=["gate"] * len(gates) + ["gated"] * len(features)))
             fields = layers[-1].out_type
-
-        def pool(stride: int) -> None:
-            layers.append(enn.PointwiseAvgPoolAntialiased2D(fields, sigma=0.66, stride=stride, padding=1))
-
-        block(6, 2, 7, 1, 2)
-        block(12, 3, 5, 1, 2)
-        pool(2)
-        block(24, 4, 3, 2, third)
-        pool(2)
-        block(36, 4, 3, 2, fourth)
-        block(36, 2, 3, 1, 1)
-        pool(1)
-        features = max(1, round(48 * width))
-        final = enn.FieldType(space, features * [space.trivial_repr])
+            if pool:
+                layers.append(enn.PointwiseAvgPoolAntialiased2D(fields, sigma=0.66, stride=pool, padding=1))
+        last = max(1, round(48 * width))
+        final = enn.FieldType(space, last * [space.trivial_repr])
         layers.append(enn.R2Conv(fields, final, 1, bias=False))
         self.resize = nn.Upsample(size=(size + 1, size + 1), mode="bilinear")
         self.body = enn.SequentialModule(*layers)
-        self.head = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(features), nn.ELU(), nn.Linear(features, classes))
+        self.head = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(last), nn.ELU(), nn.Linear(last, classes))
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores."""
         out: Tensor = self.head(self.body(self._tensor(self.resize(x), self.in_type)).tensor)
         return out
-
-
-def _frequency(irrep: Any) -> int:
-    return int(irrep.attributes["frequency"])

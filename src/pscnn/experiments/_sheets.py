@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from pscnn.experiments._paper import published
-from pscnn.training import ConfigError, Settings
+from pscnn.training import ConfigError, Settings, task_of
 
 Place = tuple[str, str]
 """Row and column of a cell."""
 Cells = dict[Place, tuple[Settings, str]]
+METHODS = {"SCNN": "scnn", "R-SCNN": "restricted", "RPP": "rpp", "P-SCNN": "p-scnn"}
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """The published numbers: tables, and how many parameters Table 3 prints for each method, and why ours differ."""
+    return dict(json.loads(files("pscnn.experiments").joinpath("paper.json").read_text(encoding="utf-8")))
+
+
+@cache
+def published(table: str) -> dict[str, dict[str, tuple[float, float]]]:
+    """A table of the paper: for every row and column, mean and standard deviation.
+
+    Example:
+        >>> published("vectors")["E-MLP, Gated"]["angle"]
+        (1.486, 0.044)
+    """
+    rows = paper()["tables"][table]["rows"]
+    return {row["label"]: {name: (mean, std) for name, (mean, std) in row["values"].items()} for row in rows}
 
 
 @dataclass(frozen=True)
@@ -100,21 +121,23 @@ class Sheet:
             cells[place] = replace(one, **used), result
         return replace(self, cells=cells)
 
+    def of_seeds(self, one: Settings, seeds: int) -> list[Settings]:
+        """The settings of a cell with every seed."""
+        return [replace(one, seed=one.seed + k) for k in range(min(seeds, self.seeds or seeds))]
+
     def runs(self, seeds: int) -> list[Settings]:
         """All distinct settings, every cell with its seeds."""
-        seeds = min(seeds, self.seeds or seeds)
-        every = (replace(one, seed=one.seed + k) for one, _ in self.cells.values() for k in range(seeds))
-        return list(dict.fromkeys(every))
+        return list(dict.fromkeys(run for one, _ in self.cells.values() for run in self.of_seeds(one, seeds)))
 
     def fill(self, seeds: int, result: Callable[[Settings], Mapping[str, Any] | None]) -> dict[Place, Cell | None]:
         """Every cell; None where no run is finished."""
         theirs = published(self.paper) if self.paper else {}
         out: dict[Place, Cell | None] = {}
         for (row, column), (one, key) in self.cells.items():
-            finished = (result(replace(one, seed=one.seed + k)) for k in range(seeds))
+            finished = map(result, self.of_seeds(one, seeds))
             values = [float(r[key]) for r in finished if r is not None and r[key] is not None]
-            paper = theirs.get(row, {}).get(column)
-            out[row, column] = Cell(*spread(values), len(values), paper) if values else None
+            printed = theirs.get(row, {}).get(column)
+            out[row, column] = Cell(*spread(values), len(values), printed) if values else None
         return out
 
 
@@ -134,15 +157,40 @@ def check_settings(sheets: Sequence[Sheet], settings: Iterable[str]) -> None:
             raise ConfigError(f"no run of this table has a setting {name!r}")
 
 
-def column(name: str, result: str, rows: Mapping[str, Settings]) -> Cells:
-    """The cells of one column."""
-    return {(row, name): (one, result) for row, one in rows.items()}
+def parameter_count(settings: Settings) -> int:
+    """Of the network that is trained with some settings."""
+    return sum(p.numel() for p in task_of(settings).build().parameters())
 
 
-def bandlimit_rows(group: str, base: Settings, levels: Iterable[int]) -> dict[str, Settings]:
-    """The equivariant network, and P-SCNN for several band-limits."""
-    own = replace(base, group=group)
-    return {
-        f"{group} SCNN": replace(own, method="scnn"),
-        **{f"{group} L = {level}": replace(own, bandlimit=level) for level in levels},
-    }
+def measured(rows: Mapping[str, Settings], results: Mapping[str, str]) -> Cells:
+    """Cells whose columns show several results of the same runs, by label."""
+    return {(row, name): (one, result) for row, one in rows.items() for name, result in results.items()}
+
+
+def varied(
+    rows: Mapping[str, Settings], setting: str, values: Iterable[str | float], result: str = "test_accuracy"
+) -> Cells:
+    """Cells whose columns are values of one setting, which no other depends on."""
+    changes: dict[str, dict[str, Any]] = {v if isinstance(v, str) else f"{v:g}": {setting: v} for v in values}
+    return {(row, name): (replace(one, **changes[name]), result) for row, one in rows.items() for name in changes}
+
+
+def method_rows(base: Settings, groups: Iterable[str], labels: Iterable[str]) -> dict[str, Settings]:
+    """The plain network, and all methods over all groups."""
+    pairs = [(group, label) for group in groups for label in labels]
+    rows = {f"{group} {label}": replace(base, method=METHODS[label], group=group) for group, label in pairs}
+    return {"CNN": replace(base, method="cnn"), **rows}
+
+
+def bandlimit_rows(base: Settings, levels: Mapping[str, Iterable[int]]) -> dict[str, Settings]:
+    """For every group the equivariant network, and P-SCNN for several band-limits."""
+    rows: dict[str, Settings] = {}
+    for group, several in levels.items():
+        rows[f"{group} SCNN"] = replace(base, group=group, method="scnn")
+        rows |= {f"{group} L = {level}": replace(base, group=group, bandlimit=level) for level in several}
+    return rows
+
+
+def picture(kind: str, title: str, rows: Mapping[str, Settings]) -> Sheet:
+    """A figure of single networks."""
+    return Sheet(title, None, measured(rows, {"": "test_accuracy"}), kind, seeds=1)

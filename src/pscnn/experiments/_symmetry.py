@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pscnn.experiments._sheets import Cells, Sheet
+from pscnn.experiments._sheets import Sheet, measured
 from pscnn.tasks.symmetry import TARGETS, SymmetrySettings
+from pscnn.training import Settings
 
 SCORES = {"AUC": "auc", "variation": "total_variation", "error": "train_task"}
 VARIATIONS: dict[str, dict[str, dict[str, Any]]] = {
@@ -31,9 +32,8 @@ def symmetry_sheet(targets: Iterable[str] | None = None, vary: str | None = None
         vary: A name of ``VARIATIONS``.
         settings: Replace those of every run.
     """
-    cells: Cells = {}
+    rows: dict[str, Settings] = {}
     for target in targets or TARGETS:
         for label, changes in (VARIATIONS[vary] if vary else {"": {}}).items():
-            one = SymmetrySettings(target=target, **{**changes, **settings})
-            cells |= {(f"{target}, {label}" if label else target, name): (one, key) for name, key in SCORES.items()}
-    return Sheet("Do densities tell known symmetries?", None, cells)
+            rows[f"{target}, {label}" if label else target] = SymmetrySettings(target=target, **{**changes, **settings})
+    return Sheet("Do densities tell known symmetries?", None, measured(rows, SCORES))

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
-from pscnn.report._density import density_curves, density_figure
+from pscnn.report._density import density_chart, density_curves, density_figure, seeds_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
-from pscnn.report._results import ablation_figure, confusion_figure, training_figure
+from pscnn.report._results import ablation_figure, confusion_figure, kl_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
-from pscnn.report._terminal import density_chart
-from pscnn.report._vectors import kl_figure, seeds_figure
 
 if TYPE_CHECKING:
     from pscnn.report._discover import (
@@ -63,18 +61,12 @@ __all__ = [
     "write_discovery",
     "write_rows",
 ]
-_OF_RUNS = {
-    "_discover": ("discovery_layers", "discovery_scores", "discovery_words", "read_discovery", "write_discovery"),
-    "_html": ("check_report", "html_report"),
-    "_pictures": ("check_drawable", "draw_sheets"),
-    "_quickstart": ("quickstart",),
-    "_rows": ("FORMATS", "finished_runs", "run_rows", "sheet_rows", "write_rows"),
-}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is about runs when it is asked for: pictures of a network need no extra ``training``."""
-    for home, names in _OF_RUNS.items():
-        if name in names:
-            return getattr(importlib.import_module(f"pscnn.report.{home}"), name)
+    for home in ("_rows", "_html", "_pictures", "_quickstart", "_discover") if name in __all__ else ():
+        module = importlib.import_module(f"pscnn.report.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

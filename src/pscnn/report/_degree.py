@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._extras import require
 from pscnn._types import AnyArray, Array
-from pscnn.densities import LayerError, layer_errors, likelihoods
+from pscnn.densities import LayerError, layer_errors
 from pscnn.groups import MIRROR, Group, rotation
 from pscnn.likelihood import Likelihood
 from pscnn.nn import SteerableMap
-from pscnn.report._density import REFLECTIONS, ROTATIONS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import ABOVE, COLOURS, Figure, label, panels
 
 
 def plane_elements(group: Group, points: int = 48) -> tuple[Array, Array, AnyArray]:
@@ -50,6 +44,28 @@ def agreement(likelihood: Likelihood, errors: LayerError, elements: Array) -> fl
     return float(spearmanr(density, error).statistic)
 
 
+def _densities(model: nn.Module) -> dict[str, Likelihood]:
+    """Of every layer that has one."""
+    modules = model.named_modules()
+    found = {name: m.likelihood for name, m in modules if isinstance(m, SteerableMap) and m.likelihood is not None}
+    if not found:
+        raise ValueError("this model has no learnt densities to draw")
+    return found
+
+
+@torch.no_grad()
+def _measure(
+    model: nn.Module, densities: dict[str, Likelihood], x: Tensor, elements: Array
+) -> list[tuple[str, AnyArray, AnyArray, str]]:
+    """Of every layer its name, density and error at some elements, and their rank correlation in words."""
+    out = []
+    for number, (name, errors) in enumerate(layer_errors(model, x, elements, on_grid=False).items(), 1):
+        value = agreement(densities[name], errors, elements)
+        both = densities[name].density(elements).cpu().numpy(), errors.error.cpu().numpy()
+        out.append((f"layer {number} ({name})", *both, "uniform" if np.isnan(value) else f"ρ = {value:.2f}"))
+    return out
+
+
 def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
     """One row per layer: the learnt density (solid) and the equivariance error (dashed).
 
@@ -61,53 +77,38 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
         x: A batch of its inputs.
         points: Angles per domain for continuous groups.
     """
-    require("matplotlib", "plots", "Drawing densities")
-    from matplotlib.figure import Figure
-
-    owners = {id(lam): name for name, lam in likelihoods(model).items()}
-    layers = {name: m for name, m in model.named_modules() if id(getattr(m, "likelihood", None)) in owners}
-    if not layers:
-        raise ValueError("this model has no learnt densities to draw")
-    group = next(iter(layers.values())).likelihood.group
+    densities = _densities(model)
+    group = next(iter(densities.values())).group
     elements, degrees, mirrored = plane_elements(group, points)
-    errors = layer_errors(model, x, elements, on_grid=False)
-    domains = [(~mirrored, "rotations")] + ([(mirrored, "reflections")] if mirrored.any() else [])
-    figure = Figure(figsize=(3.5 * len(domains), 1.25 * len(errors) + 0.6), layout="constrained")
-    grid = figure.subplots(len(errors), len(domains), squeeze=False, sharex=True, sharey="row")
-    for number, (row, (name, error)) in enumerate(zip(grid, errors.items(), strict=True), 1):
-        lam = layers[name].likelihood
-        with torch.no_grad():
-            density = lam.density(elements).cpu().numpy()
-        measured = error.error.cpu().numpy()
-        highest = max(1.15 * measured.max(), 1e-3)
-        for axis, (where, title) in zip(row, domains, strict=True):
-            marker = "o" if group.order is not None else None
-            axis.plot(degrees[where], density[where], color=ROTATIONS, lw=1.5, marker=marker, ms=4)
+    layers = _measure(model, densities, x, elements)
+    domains = {"rotations": ~mirrored} | ({"reflections": mirrored} if mirrored.any() else {})
+    size, shape = (3.5 * len(domains), 1.25 * len(layers) + 0.6), (len(layers), len(domains))
+    figure, grid = panels("Drawing densities", *size, *shape, sharex=True, sharey="row")
+    marker = "o" if group.order is not None else None
+    solid, dashed = {"color": COLOURS[0], "lw": 1.5}, {"color": COLOURS[1], "lw": 1.2, "ls": "--"}
+    for row, (name, density, error, correlation) in zip(grid, layers, strict=True):
+        for axis, where in zip(row, domains.values(), strict=True):
+            axis.plot(degrees[where], density[where], marker=marker, ms=4, **solid)
             axis.axhline(1, color="0.6", lw=0.8, ls=":")
             axis.set_ylim(0, 1.1 * max(density.max(), 1))
             axis.tick_params(labelsize=7)
             other = axis.twinx()
-            other.plot(degrees[where], measured[where], color=REFLECTIONS, lw=1.2, ls="--", marker=marker, ms=3)
-            other.set_ylim(0, highest)
+            other.plot(degrees[where], error[where], marker=marker, ms=3, **dashed)
+            other.set_ylim(0, max(1.15 * error.max(), 1e-3))
             other.tick_params(labelsize=7, labelright=axis is row[-1])
             for panel in (axis, other):
                 panel.spines["top"].set_visible(False)
-            if axis is grid[0][list(row).index(axis)]:
-                axis.set_title(title, fontsize=9)
-        row[0].set_ylabel(f"layer {number} ({name})", fontsize=8)
-        value = agreement(lam, error, elements)
-        text = "uniform" if np.isnan(value) else f"ρ = {value:.2f}"
-        row[-1].annotate(text, (0.98, 0.06), xycoords="axes fraction", ha="right", fontsize=7)
-    for axis in grid[-1]:
-        axis.set_xlabel("angle (°)", fontsize=8)
-        axis.set_xticks([0, 90, 180, 270])
+        row[0].set_ylabel(name, fontsize=8)
+        row[-1].annotate(correlation, (0.98, 0.06), xycoords="axes fraction", ha="right", fontsize=7)
+    for top, bottom, title in zip(grid[0], grid[-1], domains, strict=True):
+        top.set_title(title, fontsize=9)
+        bottom.set_xlabel("angle (°)", fontsize=8)
+        bottom.set_xticks([0, 90, 180, 270])
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], color=ROTATIONS, lw=1.5, label="density λ (left axes)"),
-        Line2D([], [], color=REFLECTIONS, lw=1.2, ls="--", label="equivariance error (right axes)"),
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(domains), fontsize=8, frameon=False)
+    handles = [Line2D([], [], **solid), Line2D([], [], **dashed)]  # type: ignore[arg-type]
+    names = ["density λ (left axes)", "equivariance error (right axes)"]
+    figure.legend(handles, names, ncols=len(domains), **ABOVE)
     return figure
 
 
@@ -121,46 +122,25 @@ def agreement_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
         x: A batch of its inputs.
         points: How many elements.
     """
-    require("matplotlib", "plots", "Drawing densities")
-    from matplotlib.figure import Figure
-
-    layers = {
-        name: module.likelihood
-        for name, module in model.named_modules()
-        if isinstance(module, SteerableMap) and module.likelihood is not None
-    }
-    if not layers:
-        raise ValueError("this model has no learnt densities to draw")
-    group = next(iter(layers.values())).group
-    elements = group.sample(points, seed=0)
-    errors = layer_errors(model, x, elements, on_grid=False)
+    densities = _densities(model)
+    elements = next(iter(densities.values())).group.sample(points, seed=0)
+    layers = _measure(model, densities, x, elements)
     kept = np.linalg.det(elements) > 0
-    columns = min(3, len(errors))
-    rows = -(-len(errors) // columns)
-    figure = Figure(figsize=(2.35 * columns, 2.1 * rows + 0.3), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for number, (axis, (name, error)) in enumerate(zip(grid, errors.items(), strict=False), 1):
-        with torch.no_grad():
-            density = layers[name].density(elements).cpu().numpy()
-        measured = error.error.cpu().numpy()
-        for which, colour, marker, label in (
-            (kept, ROTATIONS, "o", "rotations"),
-            (~kept, REFLECTIONS, "x", "with a reflection"),
-        ):
+    columns = min(3, len(layers))
+    rows = -(-len(layers) // columns)
+    figure, grid = panels("Drawing densities", 2.35 * columns, 2.1 * rows + 0.3, rows, columns)
+    kinds = ((kept, COLOURS[0], "o", "rotations"), (~kept, COLOURS[1], "x", "with a reflection"))
+    for axis, (title, density, error, correlation) in zip(grid.flat, layers, strict=False):
+        for which, colour, marker, name in kinds:
             if which.any():
-                axis.plot(density[which], measured[which], marker, color=colour, ms=3, ls="", label=label)
-        axis.set_title(f"layer {number} ({name})", fontsize=8)
+                axis.plot(density[which], error[which], marker, color=colour, ms=3, ls="", label=name)
+        axis.set_title(title, fontsize=8)
         axis.set_xlim(left=0)
         axis.set_ylim(bottom=0)
-        axis.tick_params(labelsize=7)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.set_xlabel("density λ", fontsize=8)
-        value = agreement(layers[name], error, elements)
-        text = "uniform" if np.isnan(value) else f"ρ = {value:.2f}"
-        axis.annotate(text, (0.05, 0.06), xycoords="axes fraction", fontsize=7)
-    for axis in grid[len(errors) :]:
+        label(axis, "density λ")
+        axis.annotate(correlation, (0.05, 0.06), xycoords="axes fraction", fontsize=7)
+    for axis in grid.flat[len(layers) :]:
         axis.set_axis_off()
-    grid[0].set_ylabel("equivariance error", fontsize=8)
-    legend = {"loc": "outside upper center", "ncols": 2 if columns > 1 else 1, "fontsize": 8, "frameon": False}
-    figure.legend(*grid[0].get_legend_handles_labels(), **legend)
+    grid[0, 0].set_ylabel("equivariance error", fontsize=8)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), ncols=min(2, columns), **ABOVE)
     return figure

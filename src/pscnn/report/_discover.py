@@ -9,26 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from pscnn import training
-from pscnn._types import Array
+from pscnn import experiments, training
 from pscnn.data import own
 from pscnn.densities import KEPT, layer_summaries
-from pscnn.experiments import (
-    DISCOVER_METHODS,
-    Choice,
-    Difference,
-    choose,
-    finished,
-    receptive_fields,
-    spread,
-    validation_scores,
-)
+from pscnn.experiments import DISCOVER_METHODS, Choice, Difference, spread
 from pscnn.groups import parse
 from pscnn.report._html import html_report, svg
+from pscnn.report._rows import LABELS, plus_minus
+from pscnn.report._style import panels
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import Store
 
-LABELS = {"scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)", "cnn": "plain CNN"}
 LEARNT = 0.05
 """By how much the best network must surpass a constant answer for the data to say anything."""
 
@@ -38,45 +29,25 @@ NO_GAIN = 0.03
 
 @dataclass(frozen=True)
 class LayerFinding:
-    """What the densities of one layer say, over all seeds.
+    """What the densities of one layer say, over all seeds."""
 
-    Attributes:
-        label: Number and name.
-        pixels: How much of the input it sees, along one side.
-        kept: The largest subgroups that are kept on average.
-        degrees: Per subgroup, how far it is kept: mean, lowest and highest over the seeds.
-    """
-
-    label: str
-    pixels: int
-    kept: tuple[str, ...]
-    degrees: dict[str, tuple[float, float, float]]
+    label: str  # number and name
+    pixels: int  # how much of the input it sees, along one side
+    kept: tuple[str, ...]  # the largest subgroups that are kept on average
+    degrees: dict[str, tuple[float, float, float]]  # how far subgroups are kept: mean, lowest and highest of the seeds
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The answer and what it rests on.
-
-    Attributes:
-        holds: The data.
-        group: H.
-        runs: Folders of the runs, by kind of network.
-        validation: Scores on validation examples, by kind and seed: accuracies, or minus the mean square errors.
-        test: Results on test examples, by kind and seed: accuracies, or root mean square errors.
-        parameters: By kind.
-        constant: The score of always giving the same answer.
-        choice: Which kind to use.
-        differences: Between kinds.
-        layers: What the densities say.
-    """
+    """The answer and what it rests on, by kind of network."""
 
     holds: own.About
     group: str
     runs: dict[str, list[Path]]
-    validation: dict[str, list[float]]
-    test: dict[str, list[float]]
+    validation: dict[str, list[float]]  # by seed: accuracies, or minus the mean square errors
+    test: dict[str, list[float]]  # by seed: accuracies, or root mean square errors
     parameters: dict[str, int]
-    constant: float
+    constant: float  # the score of always giving the same answer
     choice: Choice
     differences: list[Difference]
     layers: list[LayerFinding]
@@ -94,13 +65,13 @@ class Discovery:
 
 def read_discovery(settings: Sequence[OwnSettings], store: Store) -> Discovery:
     """Put together what finished runs say."""
-    runs = finished(settings, store)
+    runs = experiments.finished(settings, store)
     if not runs["p-scnn"]:
         raise training.RunError(f"no seed is finished for all of {', '.join(DISCOVER_METHODS)} yet; run it again")
     holds = settings[0].holds
-    scores: dict[str, list[Array]] = {m: [validation_scores(folder) for folder in runs[m]] for m in runs}
+    scores = {m: [experiments.validation_scores(folder) for folder in runs[m]] for m in runs}
     results = {m: [training.read_result(folder) or {} for folder in runs[m]] for m in runs}
-    choice, differences = choose(scores)
+    choice, differences = experiments.choose(scores)
     targets = own.load(settings[0].data)["validation"].labels.numpy()
     if holds.regression:
         constant = -float((((targets - np.array(holds.means)) / np.array(holds.deviations)) ** 2).mean())
@@ -111,31 +82,30 @@ def read_discovery(settings: Sequence[OwnSettings], store: Store) -> Discovery:
         holds,
         settings[0].group,
         runs,
-        {m: [float(s.mean()) for s in scores[m]] for m in runs},
-        {m: [r[key] for r in results[m]] for m in runs},
-        {m: results[m][0]["parameters"] for m in runs},
-        constant,
-        choice,
-        differences,
-        _layers(runs["p-scnn"], holds),
+        validation={m: [float(s.mean()) for s in scores[m]] for m in runs},
+        test={m: [r[key] for r in results[m]] for m in runs},
+        parameters={m: results[m][0]["parameters"] for m in runs},
+        constant=constant,
+        choice=choice,
+        differences=differences,
+        layers=_layers(runs["p-scnn"], holds),
     )
 
 
 def _layers(folders: Sequence[Path], holds: own.About) -> list[LayerFinding]:
     models = [training.load(folder).model for folder in folders]
-    seen = receptive_fields(models[0], holds)
+    seen = experiments.receptive_fields(models[0], holds)
     out = []
-    for rows in zip(*(layer_summaries(model) for model in models), strict=True):
-        names = [name for name in rows[0].degrees if all(name in row.degrees for row in rows)]
-        degrees = {}
-        for name in names:
-            values = [row.degrees[name] for row in rows]
-            degrees[name] = (float(np.mean(values)), min(values), max(values))
-        largest: list[str] = []
-        for name in names:  # from the largest subgroup on
-            if degrees[name][0] >= KEPT and not any(_inside(name, other) for other in largest):
-                largest.append(name)
-        out.append(LayerFinding(rows[0].label, seen[rows[0].name], tuple(largest) or ("the identity",), degrees))
+    for first, *rest in zip(*(layer_summaries(model) for model in models), strict=True):
+        degrees: dict[str, tuple[float, float, float]] = {}
+        kept: list[str] = []
+        for name in first.degrees:  # from the largest subgroup on
+            if all(name in row.degrees for row in rest):
+                values = [row.degrees[name] for row in (first, *rest)]
+                degrees[name] = (float(np.mean(values)), min(values), max(values))
+                if degrees[name][0] >= KEPT and not any(_inside(name, other) for other in kept):
+                    kept.append(name)
+        out.append(LayerFinding(first.label, seen[first.name], tuple(kept) or ("the identity",), degrees))
     return out
 
 
@@ -158,47 +128,54 @@ def discovery_words(found: Discovery) -> list[str]:
         kind = "explains the targets" if holds.regression else "classifies"
         return [
             f"No network {kind} noticeably better than a constant answer does (validation: "
-            f"{_score(found.constant, holds)}), so nothing can be said about symmetries. Give more --minutes, more "
+            f"{_score(found.constant, holds):.3f}), so nothing can be said about symmetries. Give more --minutes, more "
             "data or a larger --width."
         ]
-    out = [f"Use the {LABELS[choice.method]} network. {_why(found)}"]
-    lost = next((k for k, row in enumerate(found.layers) if row.degrees[found.group][0] < KEPT), None)
-    if choice.method == "scnn":
-        gap = next(gap for gap in found.differences if (gap.first, gap.second) == ("p-scnn", "scnn"))
-        if gap.high < NO_GAIN:
-            text = f"The task keeps the symmetry {found.group}: giving it up does not help."
-        else:
-            text = f"Nothing here speaks against the symmetry {found.group}: giving it up brought no significant gain."
-        if lost is not None:
-            text += " That densities of the partially equivariant network are not uniform is no evidence against it."
-        out.append(text)
-    elif lost is None:
-        out.append(
-            f"The densities stay close to uniform: the partially equivariant network kept {found.group} at every scale."
-        )
-    else:
-        if lost:
-            before = found.layers[lost - 1]
-            out.append(f"Patterns of up to {before.pixels} of {holds.size} {_unit(holds)} keep {found.group}.")
-        row = found.layers[lost]
-        whole = row.degrees[found.group]
-        out.append(
-            f"In layer {row.label}, which sees {row.pixels} of {holds.size} {_unit(holds)}, {found.group} is given up "
-            f"(kept to {whole[0]:.0%}, {whole[1]:.0%} to {whole[2]:.0%} over {found.seeds} seeds); what is kept there: "
-            f"{_kept(row)}."
-        )
-        last = found.layers[-1]
-        if last is not row:
-            out.append(f"In the end, in layer {last.label}, what is kept: {_kept(last)}.")
     basis = f"How sure: {found.seeds} networks of each kind, {holds.counts[1]} validation examples. "
     if choice.sure:
-        out.append(basis + "The differences that decide are larger than their uncertainty.")
+        basis += "The differences that decide are larger than their uncertainty."
     else:
-        out.append(
-            basis
-            + "Not all differences are larger than their uncertainty; where they are not, the more symmetric network "
+        basis += (
+            "Not all differences are larger than their uncertainty; where they are not, the more symmetric network "
             "is recommended, since it has less to learn. More seeds (--seeds), minutes or examples would tell more."
         )
+    return [f"Use the {LABELS[choice.method]} network. {_why(found)}", *_symmetries(found), basis]
+
+
+def _why(found: Discovery) -> str:
+    method, parts = found.choice.method, []
+    for gap in [gap for gap in found.differences if method in (gap.first, gap.second)][:2]:
+        sign, other = (1, gap.second) if gap.first == method else (-1, gap.first)
+        mean, low, high = (_gap(sign * value, found.holds) for value in (gap.mean, *(gap.low, gap.high)[::sign]))
+        parts.append(f"against the {LABELS[other]} {mean} [{low}, {high}]")
+    unit = "Mean square error in variances, less is better" if found.holds.regression else "Validation accuracy"
+    return f"{unit}: {'; '.join(parts)} (95 % intervals)."
+
+
+def _symmetries(found: Discovery) -> list[str]:
+    """Which symmetries were kept, and at which scale."""
+    group, layers = found.group, found.layers
+    lost = next((k for k, row in enumerate(layers) if row.degrees[group][0] < KEPT), None)
+    if found.choice.method == "scnn":
+        gap = next(gap for gap in found.differences if (gap.first, gap.second) == ("p-scnn", "scnn"))
+        if gap.high < NO_GAIN:
+            text = f"The task keeps the symmetry {group}: giving it up does not help."
+        else:
+            text = f"Nothing here speaks against the symmetry {group}: giving it up brought no significant gain."
+        if lost is not None:
+            text += " That densities of the partially equivariant network are not uniform is no evidence against it."
+        return [text]
+    if lost is None:
+        return [f"The densities stay close to uniform: the partially equivariant network kept {group} at every scale."]
+    row, last = layers[lost], layers[-1]
+    mean, low, high = row.degrees[group]
+    out = [f"Patterns of up to {_sees(layers[lost - 1], found)} keep {group}."] if lost else []
+    out.append(
+        f"In layer {row.label}, which sees {_sees(row, found)}, {group} is given up (kept to {mean:.0%}, {low:.0%} to "
+        f"{high:.0%} over {found.seeds} seeds); what is kept there: {_kept(row)}."
+    )
+    if last is not row:
+        out.append(f"In the end, in layer {last.label}, what is kept: {_kept(last)}.")
     return out
 
 
@@ -206,21 +183,8 @@ def _kept(row: LayerFinding) -> str:
     return ", ".join(f"{name} {row.degrees[name][0]:.0%}" if name in row.degrees else name for name in row.kept)
 
 
-def _why(found: Discovery) -> str:
-    decisive = [gap for gap in found.differences if found.choice.method in (gap.first, gap.second)][:2]
-    parts = []
-    for gap in decisive:
-        other = gap.second if gap.first == found.choice.method else gap.first
-        sign = 1 if gap.first == found.choice.method else -1
-        low, high = sorted((sign * gap.low, sign * gap.high))
-        amount = f"{_gap(sign * gap.mean, found.holds)} [{_gap(low, found.holds)}, {_gap(high, found.holds)}]"
-        parts.append(f"against the {LABELS[other]} {amount}")
-    unit = "Mean square error in variances, less is better" if found.holds.regression else "Validation accuracy"
-    return f"{unit}: {'; '.join(parts)} (95 % intervals)."
-
-
-def _unit(holds: own.About) -> str:
-    return "pixels" if holds.dimension == 2 else "voxels"
+def _sees(row: LayerFinding, found: Discovery) -> str:
+    return f"{row.pixels} of {found.holds.size} {'pixels' if found.holds.dimension == 2 else 'voxels'}"
 
 
 def _gap(value: float, holds: own.About) -> str:
@@ -228,28 +192,22 @@ def _gap(value: float, holds: own.About) -> str:
     return f"{0.0 - value:+.3f}" if holds.regression else f"{100 * value:+.1f} points"
 
 
-def _score(value: float, holds: own.About) -> str:
-    return f"{-value:.3f}" if holds.regression else f"{value:.3f}"
+def _score(value: float, holds: own.About) -> float:
+    return -value if holds.regression else value
 
 
 def discovery_scores(found: Discovery) -> list[list[str]]:
     """Heading and one row per kind of network."""
-    unit = "error in variances" if found.holds.regression else "accuracy"
-    test = "test RMSE in deviations" if found.holds.regression else "test accuracy"
-    out = [["network", f"validation {unit}", test, "parameters"]]
+    holds = found.holds
+    units = ("error in variances", "RMSE in deviations") if holds.regression else ("accuracy", "accuracy")
+    out = [["network", f"validation {units[0]}", f"test {units[1]}", "parameters"]]
     for method in DISCOVER_METHODS:
         mean, deviation = spread(found.validation[method])
-        own_mean, own_deviation = spread(found.test[method])
-        out.append(
-            [
-                LABELS[method] + (" ←" if method == found.choice.method and found.learnt else ""),
-                _score(mean, found.holds) + (f" ± {deviation:.3f}" if found.seeds > 1 else ""),
-                f"{own_mean:.3f}" + (f" ± {own_deviation:.3f}" if found.seeds > 1 else ""),
-                f"{found.parameters[method]:,}",
-            ]
-        )
-    out.append(["a constant answer", _score(found.constant, found.holds), "", ""])
-    return out
+        validation = plus_minus(_score(mean, holds), deviation, found.seeds)
+        test = plus_minus(*spread(found.test[method]), found.seeds)
+        mark = " ←" if method == found.choice.method and found.learnt else ""
+        out.append([LABELS[method] + mark, validation, test, f"{found.parameters[method]:,}"])
+    return [*out, ["a constant answer", f"{_score(found.constant, holds):.3f}", "", ""]]
 
 
 def discovery_layers(found: Discovery, *, everything: bool = True) -> list[list[str]]:
@@ -258,19 +216,17 @@ def discovery_layers(found: Discovery, *, everything: bool = True) -> list[list[
     names = names if everything else names[:1]
     out = [["layer", "sees", "keeps", *names]]
     for row in found.layers:
-        cells = [f"{row.degrees[n][0]:.0%} ({row.degrees[n][1]:.0%}–{row.degrees[n][2]:.0%})" for n in names]
-        out.append([row.label, f"{row.pixels} of {found.holds.size} {_unit(found.holds)}", _kept(row), *cells])
+        cells = ("{:.0%} ({:.0%}–{:.0%})".format(*row.degrees[name]) for name in names)
+        out.append([row.label, _sees(row, found), _kept(row), *cells])
     return out
 
 
 def write_discovery(found: Discovery, out: Path) -> Path:
     """The report: the answer, then the runs of the first seed."""
-    uses = zip(found.holds.counts, ("training", "validation", "testing"), strict=True)
-    counts = ", ".join(f"{n} for {what}" for n, what in uses)
+    counts = ", ".join(map("{} for {}".format, found.holds.counts, ("training", "validation", "testing")))
     names = found.holds.names
-    kind = (
-        f"targets: {', '.join(names)}" if found.holds.regression else f"{len(names)} classes: {', '.join(names[:20])}"
-    )
+    kind = "targets: " if found.holds.regression else f"{len(names)} classes: "
+    kind += ", ".join(names if found.holds.regression else names[:20])
     answer = {
         "words": discovery_words(found),
         "data": f"Data: {found.holds.source}; {counts}; {kind}. {' '.join(found.holds.notes)}",
@@ -281,21 +237,16 @@ def write_discovery(found: Discovery, out: Path) -> Path:
         "the first seed.",
         "layers": discovery_layers(found),
     }
-    folders = [found.runs[method][0] for method in ("p-scnn", "scnn", "cnn")]
-    return html_report(folders, out, answer=answer)
+    return html_report([found.runs[method][0] for method in ("p-scnn", "scnn", "cnn")], out, answer=answer)
 
 
 def _differences_figure(found: Discovery) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 0.6 + 0.45 * len(found.differences)), layout="constrained")
-    axes = figure.subplots()
+    figure, ((axes,),) = panels("The HTML report", 7, 0.6 + 0.45 * len(found.differences))
     factor = 1 if found.holds.regression else 100
     for row, gap in enumerate(found.differences):
         axes.plot([factor * gap.low, factor * gap.high], [row, row], color="#1f77b4", linewidth=2)
         axes.plot([factor * gap.mean], [row], "o", color="#1f77b4")
-    short = {"scnn": "SCNN", "p-scnn": "P-SCNN", "cnn": "CNN"}
-    labels = [f"{short[gap.first]} minus {short[gap.second]}" for gap in found.differences]
+    labels = [f"{gap.first.upper()} minus {gap.second.upper()}" for gap in found.differences]
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.axvline(0, color="#999", linewidth=1)

@@ -3,45 +3,48 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from pscnn._extras import require
-from pscnn._types import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import Figure, panels
 
 ARROWS = 16
 """Arrows along the longer side."""
 _SPEED, _ERROR = "viridis", "magma"
+_NAMES = ("true", "forecast", "error")
 _COLOURS = {_SPEED: 116, _ERROR: 116, "gray": 24}
 
 
-def _speeds(predicted: Tensor, true: Tensor) -> tuple[Array, Array, Array, float, float]:
-    """Both flows and the length of their difference, and the ends of the two colour scales."""
-    if predicted.shape != true.shape or predicted.ndim != 4 or predicted.shape[1] != 2:
-        raise ValueError(
-            f"expected two flows of shape (steps, 2, H, W), got {tuple(predicted.shape)} and {tuple(true.shape)}"
-        )
-    found = [t.detach().cpu().double().numpy() for t in (predicted, true)]
-    error = np.hypot(*(found[0] - found[1]).swapaxes(0, 1))
-    fastest = float(np.hypot(*found[1].swapaxes(0, 1)).max()) or 1.0
-    return found[0], found[1], error, fastest, float(error.max()) or 1.0
+class _Flows:
+    """A forecast, the truth and the length of their difference, on two colour scales for all steps."""
 
+    def __init__(self, predicted: Tensor, true: Tensor) -> None:
+        if predicted.shape != true.shape or predicted.ndim != 4 or predicted.shape[1] != 2:
+            raise ValueError(
+                f"expected two flows of shape (steps, 2, H, W), got {tuple(predicted.shape)} and {tuple(true.shape)}"
+            )
+        self.forecast, self.true = (t.detach().cpu().double().numpy() for t in (predicted, true))
+        self.error = np.hypot(*(self.forecast - self.true).swapaxes(0, 1))
+        self.fastest = float(np.hypot(*self.true.swapaxes(0, 1)).max()) or 1.0
+        self.steps, self.height, self.width = self.error.shape
 
-def _flow(axis: Any, field: Array, fastest: float) -> Any:
-    """Speed as colour, direction as arrows; rows are counted downwards and y points up."""
-    height, width = field.shape[1:]
-    image = axis.imshow(np.hypot(*field), vmin=0, vmax=fastest, cmap=_SPEED)
-    step = max(1, max(height, width) // ARROWS)
-    rows, columns = np.mgrid[step // 2 : height : step, step // 2 : width : step]
-    u, v = field[:, rows, columns]
-    axis.quiver(columns, rows, u, v, color="white", angles="uv", scale=12 * fastest, width=0.006)
-    axis.set(xticks=[], yticks=[])
-    return image
+    def draw(self, axes: Any, step: int) -> list[Any]:
+        """The truth, the forecast and the error at a step; rows are counted downwards and y points up."""
+        fields = [field[step] for field in (self.true, self.forecast)]
+        shown = [(np.hypot(*field), self.fastest, _SPEED) for field in fields]
+        shown.append((self.error[step], float(self.error.max()) or 1.0, _ERROR))
+        images = [axis.imshow(what, vmin=0, vmax=top, cmap=c) for axis, (what, top, c) in zip(axes, shown, strict=True)]
+        apart = max(1, max(self.height, self.width) // ARROWS)
+        rows, columns = np.mgrid[apart // 2 : self.height : apart, apart // 2 : self.width : apart]
+        for axis, field in zip(axes, fields, strict=False):
+            arrows = field[:, rows, columns]
+            axis.quiver(columns, rows, *arrows, color="white", angles="uv", scale=12 * self.fastest, width=0.006)
+        for axis in axes:
+            axis.set(xticks=[], yticks=[])
+        return images
 
 
 def forecast_figure(predicted: Tensor, true: Tensor, columns: int = 5) -> Figure:
@@ -52,22 +55,15 @@ def forecast_figure(predicted: Tensor, true: Tensor, columns: int = 5) -> Figure
         true: The same.
         columns: How many steps to show, evenly spread, the first and the last among them.
     """
-    require("matplotlib", "plots", "Drawing flows")
-    from matplotlib.figure import Figure
-
-    flow, truth, error, fastest, largest = _speeds(predicted, true)
-    steps = np.unique(np.linspace(0, len(flow) - 1, columns).round().astype(int))
-    height = 2.1 * flow.shape[2] / flow.shape[3]
-    figure = Figure(figsize=(2.1 * len(steps) + 1.2, 3 * min(height, 4) + 0.6), layout="constrained")
-    axes = figure.subplots(3, len(steps), squeeze=False)
-    for column, step in enumerate(steps):
-        for row, field in enumerate((truth, flow)):
-            speed = _flow(axes[row, column], field[step], fastest)
-        wrong = axes[2, column].imshow(error[step], vmin=0, vmax=largest, cmap=_ERROR)
-        axes[2, column].set(xticks=[], yticks=[])
-        axes[0, column].set_title(f"step {step + 1}", fontsize=10)
-    for row, name in enumerate(("true", "forecast", "error")):
-        axes[row, 0].set_ylabel(name)
+    flows = _Flows(predicted, true)
+    steps = np.unique(np.linspace(0, flows.steps - 1, columns).round().astype(int))
+    height = min(2.1 * flows.height / flows.width, 4)
+    figure, axes = panels("Drawing flows", 2.1 * len(steps) + 1.2, 3 * height + 0.6, 3, len(steps))
+    for column, step in zip(axes.T, steps, strict=True):
+        speed, _, wrong = flows.draw(column, step)
+        column[0].set_title(f"step {step + 1}", fontsize=10)
+    for axis, name in zip(axes[:, 0], _NAMES, strict=True):
+        axis.set_ylabel(name)
     figure.colorbar(speed, ax=axes[:2], label="speed", shrink=0.8)
     figure.colorbar(wrong, ax=axes[2], label="|difference|", shrink=0.8)
     return figure
@@ -82,31 +78,21 @@ def forecast_animation(predicted: Tensor, true: Tensor, seconds_per_step: float 
         seconds_per_step: How long a step is shown.
     """
     require("matplotlib", "plots", "Drawing flows")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from PIL import Image
 
-    flow, truth, error, fastest, largest = _speeds(predicted, true)
-    frames = []
-    palette = _palette()
-    for step in range(len(flow)):
-        figure = Figure(figsize=(7.5, 2.9 if flow.shape[2] <= flow.shape[3] else 5.0), layout="constrained", dpi=80)
-        canvas = FigureCanvasAgg(figure)
-        axes = figure.subplots(1, 3)
-        for axis, field, name in ((axes[0], truth, "true"), (axes[1], flow, "forecast")):
-            _flow(axis, field[step], fastest)
+    flows = _Flows(predicted, true)
+    frames, palette = [], _palette()
+    for step in range(flows.steps):
+        figure, (axes,) = panels("Drawing flows", 7.5, 2.9 if flows.height <= flows.width else 5.0, 1, 3)
+        flows.draw(axes, step)
+        for axis, name in zip(axes, _NAMES, strict=True):
             axis.set_title(name, fontsize=10)
-        axes[2].imshow(error[step], vmin=0, vmax=largest, cmap=_ERROR)
-        axes[2].set(xticks=[], yticks=[])
-        axes[2].set_title("error", fontsize=10)
         figure.suptitle(f"step {step + 1}", fontsize=10)
-        canvas.draw()  # type: ignore[no-untyped-call]
-        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
-        frames.append(Image.fromarray(pixels[..., :3]).quantize(palette=palette, dither=Image.Dither.NONE))
+        figure.savefig(drawn := io.BytesIO(), format="png", dpi=80)
+        frames.append(Image.open(drawn).convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE))
     buffer = io.BytesIO()
-    frames[0].save(
-        buffer, "GIF", save_all=True, append_images=frames[1:], duration=round(1000 * seconds_per_step), loop=0
-    )
+    duration = round(1000 * seconds_per_step)
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=duration, loop=0)
     return buffer.getvalue()
 
 

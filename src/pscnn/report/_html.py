@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,9 @@ def html_report(
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    runs = [read_run(Path(folder), data_dir) for folder in folders]
-    path = _free(Path(out) if out is not None else Path(folders[0]) / "report.html")
-    labels = score_labels([run["task"] for run in runs])
+    runs = [Path(folder) for folder in folders]
+    labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
+    path = _free(Path(out) if out is not None else runs[0] / "report.html")
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
         files("pscnn.report").joinpath("page.html").read_text(encoding="utf-8")
@@ -62,7 +63,7 @@ def html_report(
         answer=answer,
         heads=("run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"),
         steps=_errors_by_step(runs, labels),
-        runs=[_shown(run, labels) for run in runs],
+        runs=[_shown(run, labels, data_dir) for run in runs],
     )
     try:
         write_whole(path, page)
@@ -77,57 +78,43 @@ def check_report() -> None:
         require(module, "plots", "The HTML report")
 
 
-def read_run(folder: Path, data_dir: str | Path | None) -> dict[str, Any]:
-    """What a report shows of a finished run: its network, results, curves, and test examples."""
-    training.read_task(folder)  # says it if this is not a run at all
+def _result(folder: Path) -> dict[str, Any]:
     result = training.read_result(folder)
     if result is None:
         raise RunError(f"{folder} is not finished: continue it with: pscnn train --resume {folder}")
-    task, model = training.load(folder)
-    name = task.tests[0] if task.tests else "train"
-    images, forecast = _examples(task, model, name, data_dir)
-    return {
-        "name": folder.name,
-        "task": task,
-        "model": model,
-        "result": result,
-        "history": training.history(folder),
-        "confusion": training.read_confusion(folder, len(task.class_names)) if task.class_names else None,
-        "forecast": forecast,
-        "images": images,
-    }
+    return result
 
 
-def _examples(
-    task: Task, model: nn.Module, name: str, data_dir: str | Path | None
-) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+def examples_of(task: Task, model: nn.Module, data_dir: str | Path | None) -> tuple[Tensor, list[Tensor]]:
     """Test examples, and of networks that forecast, what the first one says and the truth."""
+    name = task.tests[0] if task.tests else "train"
     split = task.load(data_dir)[name]
     if task.stacked:
-        return split.x[:IMAGES], None
+        return split.x[:IMAGES], []
     wanted = IMAGES if task.settings.dimension == 2 else VOLUMES
     rows = torch.linspace(0, len(split) - 1, min(wanted, len(split))).long()
     images, targets = task.batch(name, split, rows, 0)
-    if not task.forecasts:
-        return images, None
     with torch.no_grad():
-        return images, (roll_out(model, images[:1], targets.shape[1])[0], targets[0])
+        return images, [roll_out(model, images[:1], targets.shape[1])[0], targets[0]] if task.forecasts else []
 
 
 def _free(path: Path) -> Path:
-    if not path.exists():
-        return path
-    numbered = (path.with_name(f"{path.stem}-{k}{path.suffix}") for k in range(2, 10_000))
-    return next(candidate for candidate in numbered if not candidate.exists())
+    numbered = (path.with_name(f"{path.stem}-{k}{path.suffix}") for k in count(2))
+    return next(candidate for candidate in chain([path], numbered) if not candidate.exists())
 
 
-def _shown(run: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+def _shown(folder: Path, labels: Mapping[str, str], data_dir: str | Path | None) -> dict[str, Any]:
     """What the page says about a run."""
-    task, model, result, confusion = (run[name] for name in ("task", "model", "result", "confusion"))
+    result = _result(folder)
+    task, model = training.load(folder)
+    images, forecast = examples_of(task, model, data_dir)
+    confusion = training.read_confusion(folder, len(task.class_names)) if task.class_names else None
     settings = task.settings
     found = likelihoods(model)
-    shown: dict[str, Any] = {
-        "name": run["name"],
+    of_the_plane = all(lam.group.dimension == 2 for lam in found.values())
+    draw = degree_figure if of_the_plane else agreement_figure  # over the angle, or error against density
+    return {
+        "name": folder.name,
         "cells": [
             f"{settings.task}, {task.variant}",
             settings.method,
@@ -137,7 +124,7 @@ def _shown(run: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
             f"{result['parameters']:,}",
             result["device"],
         ],
-        "count": len(run["images"]),
+        "count": len(images),
         "summary": summary(model) if found else "",
         "densities": html_of(density_panels(model)),
         "spheres": {
@@ -145,32 +132,22 @@ def _shown(run: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
             for number, (name, lam) in enumerate(found.items(), 1)
             if lam.group in (SO3(), O3())
         },
-        "degrees": svg(_draw_degrees(model, run["images"])) if found else "",
-        "curves": html_of(curve_panels(run["history"])),
-        "confusion": None,
-        "forecast": _pictures(*run["forecast"]) if run["forecast"] else None,
+        "degrees": svg(draw(model, images)) if found else "",
+        "curves": html_of(curve_panels(training.history(folder))),
+        "confusion": None if confusion is None else html_of([confusion_panel(confusion, task.class_names)])[0],
+        "forecast": _pictures(*forecast) if forecast else None,
         "settings": yaml.safe_dump(settings.to_dict(), sort_keys=False),
     }
-    if confusion is not None:
-        (shown["confusion"],) = html_of([confusion_panel(confusion, task.class_names)])
-    return shown
 
 
-def _errors_by_step(runs: list[dict[str, Any]], labels: Mapping[str, str]) -> list[Any]:
+def _errors_by_step(runs: Sequence[Path], labels: Mapping[str, str]) -> list[Any]:
     """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
-    figures = []
+    results, figures = [(run, _result(run)) for run in runs], []
     for key, label in labels.items():
-        lines = {run["name"]: run["result"].get(f"{key}_by_step") for run in runs}
-        if any(lines.values()):
-            figure = line_panel(label, "step", {name: values for name, values in lines.items() if values})
-            figures.append(figure.update_yaxes(rangemode="tozero"))
+        lines = {run.name: values for run, result in results if (values := result.get(f"{key}_by_step"))}
+        if lines:
+            figures.append(line_panel(label, "step", lines).update_yaxes(rangemode="tozero"))
     return html_of(figures)
-
-
-def _draw_degrees(model: nn.Module, images: Tensor) -> Any:
-    """Over the angle for groups of the plane; for others, error against density."""
-    of_the_plane = all(lam.group.dimension == 2 for lam in likelihoods(model).values())
-    return degree_figure(model, images) if of_the_plane else agreement_figure(model, images)
 
 
 def _pictures(predicted: Tensor, true: Tensor) -> list[str]:

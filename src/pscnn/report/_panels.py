@@ -9,54 +9,49 @@ import numpy as np
 from torch import nn
 
 from pscnn.densities import likelihoods
-from pscnn.report._density import REFLECTIONS, ROTATIONS, density_curves, planar
+from pscnn.report._density import density_curves
+from pscnn.report._style import STYLES
 
 
 def density_panels(model: nn.Module) -> list[Any]:
     """One interactive figure per density on a group of the plane; hovering shows the element and its density."""
     from plotly.graph_objects import Figure
 
-    found = {name: lam for name, lam in likelihoods(model).items() if planar(lam.group) is not None}
-    curves = {name: density_curves(lam) for name, lam in found.items()}
-    if not curves:
-        return []
-    highest = max(values.max() for curve in curves.values() for _, values in curve.values())
+    found = [(name, lam) for name, lam in likelihoods(model).items() if lam.group.planar is not None]
+    curves = [density_curves(lam) for _, lam in found]
+    highest = max((values.max() for curve in curves for _, values in curve.values()), default=1)
     out = []
-    for number, (name, curve) in enumerate(curves.items(), 1):
-        figure = Figure()
-        finite = found[name].group.order is not None
-        for (kind, (angles, values)), colour in zip(curve.items(), (ROTATIONS, REFLECTIONS), strict=False):
+    for number, ((name, lam), curve) in enumerate(zip(found, curves, strict=True), 1):
+        figure, finite = Figure(), lam.group.order is not None
+        for kind, (angles, values) in curve.items():
+            colour, first = STYLES[kind][0], kind == "rotations"
             figure.add_scatter(
                 x=angles.tolist(),
                 y=values.tolist(),
                 name=kind,
                 mode="markers" if finite else "lines",
-                marker={"color": colour, "symbol": "circle" if kind == "rotations" else "diamond", "size": 9},
-                line={"color": colour, "dash": "solid" if kind == "rotations" else "dash"},
+                marker={"color": colour, "symbol": "circle" if first else "diamond", "size": 9},
+                line={"color": colour, "dash": "solid" if first else "dash"},
                 hovertemplate=f"{kind[:-1]} %{{x:.0f}}°<br>λ = %{{y:.3f}}<extra></extra>",
             )
         figure.add_hline(1, line={"color": "#999", "dash": "dot", "width": 1})
         figure.update_xaxes(tickvals=angles.tolist() if finite else [-180, -90, 0, 90, 180], title_text="angle (°)")
         figure.update_yaxes(range=[0, 1.05 * highest], title_text="density λ")
-        figure.update_layout(title=f"layer {number} ({name})", showlegend=False)
-        out.append(figure)
+        out.append(figure.update_layout(title=f"layer {number} ({name})", showlegend=False))
     return out
 
 
 def curve_panels(history: list[dict[str, Any]]) -> list[Any]:
     """What was logged, epoch by epoch."""
-    names = [name for name in history[0] if "/" in name]
-    panels = {
-        "accuracy": [name for name in names if "accuracy" in name],
-        "mean square error": [name for name in names if name.endswith("/mse")],
-        "loss": [name for name in names if name.endswith(("/loss", "/task"))],
-        "alignment, KL divergence, priors": [n for n in names if n.endswith(("/alignment", "/kl", "/penalty"))],
+    ends: dict[str, tuple[str, ...]] = {
+        "accuracy": ("/accuracy",),
+        "mean square error": ("/mse",),
+        "loss": ("/loss", "/task"),
+        "alignment, KL divergence, priors": ("/alignment", "/kl", "/penalty"),
     }
-    return [
-        line_panel(title, "epoch", {name: [row[name] for row in history] for name in found})
-        for title, found in panels.items()
-        if found
-    ]
+    panels = {title: [name for name in history[0] if name.endswith(end)] for title, end in ends.items()}
+    lines = {title: {name: [row[name] for row in history] for name in found} for title, found in panels.items()}
+    return [line_panel(title, "epoch", found) for title, found in lines.items() if found]
 
 
 def line_panel(title: str, counted: str, lines: dict[str, list[float]]) -> Any:
@@ -72,21 +67,16 @@ def line_panel(title: str, counted: str, lines: dict[str, list[float]]) -> Any:
 
 def confusion_panel(counts: Any, names: Sequence[str] | None) -> Any:
     """The share of each true class (row) that was given each label (column)."""
-    from plotly.graph_objects import Figure, Heatmap
+    from plotly.graph_objects import Figure
 
-    size = len(counts)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     hover = "true %{y}, predicted %{x}<br>%{z:.0%}<extra></extra>"
+    look = {"colorscale": "Blues", "hovertemplate": hover, "colorbar": {"title": "share"}}
     labels = list(names) if names else None
-    figure = Figure(
-        Heatmap(
-            z=shares.tolist(), x=labels, y=labels, colorscale="Blues", hovertemplate=hover, colorbar={"title": "share"}
-        )
-    )
+    figure = Figure().add_heatmap(z=shares.tolist(), x=labels, y=labels, **look)
     figure.update_xaxes(title_text="predicted class", constrain="domain")
     figure.update_yaxes(title_text="true class", autorange="reversed", scaleanchor="x", constrain="domain")
-    figure.update_layout(height=min(640, 260 + 6 * size))
-    return figure
+    return figure.update_layout(height=min(640, 260 + 6 * len(counts)))
 
 
 def html_of(figures: list[Any]) -> list[Any]:
@@ -99,9 +89,8 @@ def html_of(figures: list[Any]) -> list[Any]:
             template="plotly_white",
             margin={"l": 50, "r": 15, "t": 40, "b": 45},
             font={"family": "system-ui, sans-serif", "size": 12},
+            height=figure.layout.height or 260,
         )
-        if figure.layout.height is None:
-            figure.update_layout(height=260)
         config = {"responsive": True, "displayModeBar": False}
         parts.append(Markup(figure.to_html(full_html=False, include_plotlyjs=False, config=config)))
     return parts

@@ -1,70 +1,61 @@
-"""Figures of trained networks, drawn from the runs of a sheet. A new kind is a function and a line in ``PICTURES``."""
+"""Figures of trained networks, drawn from the runs of a sheet. A new kind is a case and a line in ``PICTURES``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pscnn import training
 from pscnn._extras import require
 from pscnn.densities import likelihoods
 from pscnn.experiments import Sheet
 from pscnn.report._degree import degree_figure
-from pscnn.report._html import read_run
-from pscnn.report._results import ablation_figure, confusion_figure, training_figure
+from pscnn.report._density import seeds_figure
+from pscnn.report._html import examples_of
+from pscnn.report._results import ablation_figure, confusion_figure, kl_figure, training_figure
 from pscnn.report._spheres import sphere_figure
-from pscnn.report._vectors import kl_figure, seeds_figure
 from pscnn.training import RunError, Store, new_folder
 
-Folders = dict[tuple[str, str], list[Path]]
-"""For every row and column, the finished runs of its seeds."""
 Figures = dict[str, Any]
+PICTURES = {
+    "confusion": "confusion.npy",
+    "degrees": "last.ckpt",
+    "training": "metrics.jsonl",
+    "spheres": "last.ckpt",
+    "seeds": "last.ckpt",
+    "kl": "metrics.jsonl",
+    "fractions": "result.json",
+}
+"""The file that every run must have for a picture."""
 
 
-class Picture(NamedTuple):
-    """How a sheet is drawn, and the file that every run must have for it."""
-
-    draw: Callable[[Sheet, Folders, str | Path | None], Figures]
-    needs: str = "last.ckpt"
-
-
-def _confusion(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
-    figures: Figures = {}
-    for (row, _), (first, *_) in folders.items():
-        names = training.read_task(first).class_names or ()
-        counts = training.read_confusion(first, len(names))
-        if counts is not None:
-            figures[row] = confusion_figure(counts, names)
-    return figures
-
-
-def _degrees(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
-    read = {row: read_run(first, data_dir) for (row, _), (first, *_) in folders.items()}
-    return {row: degree_figure(run["model"], run["images"]) for row, run in read.items()}
-
-
-def _training(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
-    return {"training": training_figure({row: training.history(first) for (row, _), (first, *_) in folders.items()})}
-
-
-def _spheres(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
-    models = {row: training.load(first).model for (row, _), (first, *_) in folders.items()}
-    return {"spheres": sphere_figure({row: [*likelihoods(model).values()][1] for row, model in models.items()})}
+def _draw(sheet: Sheet, folders: dict[tuple[str, str], list[Path]], data_dir: str | Path | None) -> Figures:
+    """The figures of a sheet; in ``folders`` are the finished runs of every row's and column's seeds."""
+    rows = {row: found for (row, _), found in folders.items()}
+    firsts = {row: found[0] for row, found in rows.items()}
+    match sheet.picture:
+        case "training":
+            return {"training": training_figure({row: training.history(run) for row, run in firsts.items()})}
+        case "kl":
+            return {sheet.title: kl_figure({row: [*map(training.history, found)] for row, found in rows.items()})}
+        case "confusion":
+            names = {row: training.read_task(run).class_names or () for row, run in firsts.items()}
+            counts = {row: training.read_confusion(run, len(names[row])) for row, run in firsts.items()}
+            return {row: confusion_figure(table, names[row]) for row, table in counts.items() if table is not None}
+        case "fractions":
+            return _fractions(sheet, folders)
+    loaded = {row: [training.load(run) for run in found] for row, found in rows.items()}
+    models = {row: [one.model for one in several] for row, several in loaded.items()}
+    if sheet.picture == "seeds":
+        return {sheet.title: seeds_figure(models, **sheet.options)}
+    if sheet.picture == "spheres":
+        return {"spheres": sphere_figure({row: [*likelihoods(m[0]).values()][1] for row, m in models.items()})}
+    images = {row: examples_of(*several[0], data_dir)[0] for row, several in loaded.items()}
+    return {row: degree_figure(models[row][0], images[row]) for row in models}
 
 
-def _seeds(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
-    models = {row: [training.load(folder).model for folder in found] for (row, _), found in folders.items()}
-    return {sheet.title: seeds_figure(models, **sheet.options)}
-
-
-def _kl(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
-    return {sheet.title: kl_figure({row: [training.history(f) for f in found] for (row, _), found in folders.items()})}
-
-
-def _fractions(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> Figures:
+def _fractions(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> Figures:
     """Accuracy over the columns, one figure per data set; rows are named "method, data set"."""
     found: dict[str, dict[str, dict[float, list[float]]]] = {}
     for (row, column), done in folders.items():
@@ -75,23 +66,12 @@ def _fractions(sheet: Sheet, folders: Folders, data_dir: str | Path | None) -> F
     return {dataset: ablation_figure(methods) for dataset, methods in found.items()}
 
 
-PICTURES = {
-    "confusion": Picture(_confusion, "confusion.npy"),
-    "degrees": Picture(_degrees),
-    "training": Picture(_training, "metrics.jsonl"),
-    "spheres": Picture(_spheres),
-    "seeds": Picture(_seeds),
-    "kl": Picture(_kl, "metrics.jsonl"),
-    "fractions": Picture(_fractions, "result.json"),
-}
-
-
 def check_drawable(sheet: Sheet, store: Store) -> None:
     """Raise an error if a figure could not be drawn although all runs are finished."""
     require("matplotlib", "plots", "Drawing figures")
     for settings in sheet.runs(1):
         folder = store.folder(settings)
-        if store.result(settings) is not None and not (folder / PICTURES[str(sheet.picture)].needs).exists():
+        if store.result(settings) is not None and not (folder / PICTURES[str(sheet.picture)]).exists():
             raise RunError(
                 f"{folder} was imported from a results file; this figure needs more than its result: "
                 "use another folder for runs"
@@ -113,24 +93,16 @@ def draw_sheets(
     figures: Figures = {}
     for sheet in sheets:
         check_drawable(sheet, store)
-        folders = _folders(sheet, store, seeds)
+        every = {place: sheet.of_seeds(one, seeds) for place, (one, _) in sheet.cells.items()}
+        done = {place: [store.folder(o) for o in some if store.result(o) is not None] for place, some in every.items()}
+        folders = {place: found for place, found in done.items() if found}
         if not folders:
             raise RunError(f"no run of {sheet.title!r} is finished")
-        figures |= PICTURES[str(sheet.picture)].draw(sheet, folders, data_dir)
+        figures |= _draw(sheet, folders, data_dir)
     folder = new_folder(store.root / "figures", name)
     out = []
     for label, figure in figures.items():
         for suffix in ("png", "svg"):
             out.append(folder / f"{re.sub('[^A-Za-z0-9]+', '-', label).strip('-')}.{suffix}")
             figure.savefig(out[-1], dpi=200)
-    return out
-
-
-def _folders(sheet: Sheet, store: Store, seeds: int) -> Folders:
-    out: Folders = {}
-    for place, (one, _) in sheet.cells.items():
-        runs = [replace(one, seed=one.seed + k) for k in range(min(seeds, sheet.seeds or seeds))]
-        finished = [store.folder(run) for run in runs if store.result(run) is not None]
-        if finished:
-            out[place] = finished
     return out

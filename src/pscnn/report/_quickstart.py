@@ -10,12 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from pscnn import training
-from pscnn.report._density import density_figure
+from pscnn.report._density import density_chart, density_figure
 from pscnn.report._html import check_report, html_report
-from pscnn.report._terminal import density_chart
+from pscnn.report._rows import LABELS
 from pscnn.tasks.double_digits import DoubleDigitSettings
 
-METHODS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
 SETTINGS: dict[str, Any] = {
     "group": "O(2)",
     "source": "digits",
@@ -36,20 +35,15 @@ def quickstart(runs: Path, seed: int, console: Console) -> Path:
     """Train the three networks, print what they reached and learnt, and write a report. Returns its path."""
     check_report()  # said before minutes of training, not after
     began = time.monotonic()
-    results: dict[str, dict[str, Any]] = {}
     folders: dict[str, Path] = {}
-    for method, label in METHODS.items():
+    table = Table("network", "test accuracy", "parameters", "seconds")
+    for method, label in LABELS.items():
         settings = DoubleDigitSettings(method=method, seed=seed, **SETTINGS)
         folders[method] = training.start(settings, runs, f"quickstart-{method}")
         console.print(f"training {label} …", highlight=False)
-        results[method] = training.train(
-            folders[method], accelerator="cpu", progress=console.is_terminal, draw=density_figure
-        )
-    table = Table("network", "test accuracy", "parameters", "seconds")
-    for method, result in results.items():
-        table.add_row(
-            METHODS[method], f"{result['test_accuracy']:.3f}", f"{result['parameters']:,}", f"{result['seconds']:.0f}"
-        )
+        shown = console.is_terminal
+        result = training.train(folders[method], accelerator="cpu", progress=shown, draw=density_figure)
+        table.add_row(label, f"{result['test_accuracy']:.3f}", f"{result['parameters']:,}", f"{result['seconds']:.0f}")
     console.print(table)
     model = training.load(folders["p-scnn"]).model
     console.print("what the P-SCNN kept of O(2), layer by layer:", highlight=False)

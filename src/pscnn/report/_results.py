@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pscnn._extras import require
+from pscnn.report._style import ABOVE, COLOURS, Figure, label, panels
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Distinguishable with any kind of colour vision (Okabe and Ito); markers tell apart what colours cannot."""
 MARKERS = "osD^vPX"
 WRITTEN = 12
 """Up to this many classes the shares are written into the squares."""
@@ -27,17 +22,13 @@ def confusion_figure(counts: ArrayLike, names: Sequence[str] | None = None) -> F
         counts: Shape (classes, classes), rows are true classes.
         names: Of the classes; numbers by default.
     """
-    require("matplotlib", "plots", "Drawing confusion matrices")
-    from matplotlib.figure import Figure
-
     table = np.asarray(counts, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ValueError(f"confusion_figure: needs a square table, got shape {table.shape}")
     if names is not None and len(names) != len(table):
         raise ValueError(f"confusion_figure: {len(table)} classes but {len(names)} names")
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
-    figure = Figure(figsize=(3.5, 3.1), layout="constrained")
-    axis = figure.subplots()
+    figure, ((axis,),) = panels("Drawing confusion matrices", 3.5, 3.1)
     image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     size = len(table)
     ticks = range(0, size, next(step for step in (1, 2, 5, 10, 10 * size) if size <= WRITTEN * step))
@@ -49,9 +40,8 @@ def confusion_figure(counts: ArrayLike, names: Sequence[str] | None = None) -> F
     if size <= WRITTEN:
         for (row, column), share in np.ndenumerate(shares):
             if share >= 0.005:
-                colour = "white" if share > 0.5 else "black"
-                text = f"{100 * share:.0f}"
-                axis.text(column, row, text, ha="center", va="center", fontsize=6, color=colour)
+                style: dict[str, Any] = {"ha": "center", "va": "center", "color": "white" if share > 0.5 else "black"}
+                axis.text(column, row, f"{100 * share:.0f}", fontsize=6, **style)
     bar = figure.colorbar(image, ax=axis, shrink=0.8)
     bar.set_label("share of the true class", fontsize=8)
     bar.ax.tick_params(labelsize=7)
@@ -64,33 +54,44 @@ def training_figure(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Fig
     Args:
         histories: For each run's label, its epochs' metrics, as in ``metrics.jsonl``.
     """
-    require("matplotlib", "plots", "Drawing curves")
-    from matplotlib.figure import Figure
-
-    panels = {
+    titles = {
         "validation accuracy": "validation/accuracy",
         "training loss (task)": "train/task",
         "KL divergence": "train/kl",
         "alignment error": "train/alignment",
     }
-    shown = {title: key for title, key in panels.items() if any(h and key in h[0] for h in histories.values())}
+    shown = {title: key for title, key in titles.items() if any(h and key in h[0] for h in histories.values())}
     if not shown:
-        raise ValueError("training_figure: the histories have none of " + ", ".join(panels.values()))
+        raise ValueError("training_figure: the histories have none of " + ", ".join(titles.values()))
     rows = -(-len(shown) // 2)
-    figure = Figure(figsize=(7, 2.1 * rows + 0.3), layout="constrained")
-    grid = figure.subplots(rows, 2, squeeze=False).ravel()
-    for axis, (title, key) in zip(grid, shown.items(), strict=False):
-        for (label, history), colour in zip(histories.items(), COLOURS * 9, strict=False):
-            rows_with = [row for row in history if key in row]
-            epochs = [row["epoch"] + 1 for row in rows_with]
-            axis.plot(epochs, [row[key] for row in rows_with], color=colour, lw=1.2, label=label)
+    figure, grid = panels("Drawing curves", 7, 2.1 * rows + 0.3, rows, 2)
+    for axis, (title, key) in zip(grid.flat, shown.items(), strict=False):
+        for (name, history), colour in zip(histories.items(), COLOURS * 9, strict=False):
+            points = {row["epoch"] + 1: row[key] for row in history if key in row}
+            axis.plot([*points], [*points.values()], color=colour, lw=1.2, label=name)
         axis.set_ylim(bottom=0)
-        axis.set_ylabel(title, fontsize=8)
-        axis.set_xlabel("epoch", fontsize=8)
-        _plain(axis)
-    for axis in grid[len(shown) :]:
+        label(axis, "epoch", title)
+    for axis in grid.flat[len(shown) :]:
         axis.set_axis_off()
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8, frameon=False)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), ncols=4, **ABOVE)
+    return figure
+
+
+def kl_figure(histories: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> Figure:
+    """KL divergence between consecutive layers per epoch: the mean over the seeds, and their range.
+
+    Args:
+        histories: For each label, of every seed its epochs' metrics, as in ``metrics.jsonl``.
+    """
+    figure, ((axis,),) = panels("Drawing curves", 4.2, 2.8)
+    for (name, seeds), colour, style in zip(histories.items(), COLOURS, ("-", "--"), strict=False):
+        values = np.array([[epoch["train/kl"] for epoch in history] for history in seeds])
+        epochs = np.arange(1, values.shape[1] + 1)
+        axis.plot(epochs, values.mean(0), color=colour, ls=style, label=name)
+        axis.fill_between(epochs, values.min(0), values.max(0), color=colour, alpha=0.2, lw=0)
+    axis.set_yscale("log")
+    axis.legend(fontsize=7, frameon=False)
+    label(axis, "epoch", "KL divergence (mean of the pairs)")
     return figure
 
 
@@ -101,34 +102,20 @@ def ablation_figure(results: Mapping[str, Mapping[float, Sequence[float]]], exam
         results: For each method's label, for each share in (0, 1], the accuracies of its seeds.
         examples: The size of the whole training set; the axis then counts examples.
     """
-    require("matplotlib", "plots", "Drawing curves")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.5, 2.6), layout="constrained")
-    axis = figure.subplots()
-    for (label, found), colour, marker in zip(results.items(), COLOURS * 9, MARKERS * 9, strict=False):
+    figure, ((axis,),) = panels("Drawing curves", 3.5, 2.6)
+    whole = examples or 1
+    for (name, found), colour, marker in zip(results.items(), COLOURS * 9, MARKERS * 9, strict=False):
         shares = sorted(found)
         if not shares or not all(found[share] for share in shares):
-            raise ValueError(f"ablation_figure: {label} has no accuracies for some share")
+            raise ValueError(f"ablation_figure: {name} has no accuracies for some share")
         means = [np.mean(found[share]) for share in shares]
         spread = [float(np.std(found[share], ddof=1)) if len(found[share]) > 1 else 0.0 for share in shares]
-        x = [share * (examples or 1) for share in shares]
-        style: dict[str, Any] = {"marker": marker, "ms": 4, "lw": 1.2, "capsize": 2}
-        axis.errorbar(x, means, spread, color=colour, label=label, **style)
+        style: dict[str, Any] = {"marker": marker, "ms": 4, "lw": 1.2, "capsize": 2, "color": colour}
+        axis.errorbar([share * whole for share in shares], means, spread, label=name, **style)
     axis.set_xscale("log", base=2)
-    ticks = sorted({share for found in results.values() for share in found})
-    axis.set_xticks(
-        [share * (examples or 1) for share in ticks],
-        [f"{share * examples:.0f}" if examples else f"{share:g}" for share in ticks],
-    )
+    ticks = [share * whole for share in sorted({share for found in results.values() for share in found})]
+    axis.set_xticks(ticks, [f"{tick:.0f}" if examples else f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
-    axis.set_xlabel("training examples" if examples else "share of the training data", fontsize=8)
-    axis.set_ylabel("test accuracy", fontsize=8)
     axis.legend(fontsize=7, frameon=False)
-    _plain(axis)
+    label(axis, "training examples" if examples else "share of the training data", "test accuracy")
     return figure
-
-
-def _plain(axis: Any) -> None:
-    axis.tick_params(labelsize=7)
-    axis.spines[["top", "right"]].set_visible(False)

@@ -12,7 +12,9 @@ from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
 from pscnn.training import ConfigError, RunError, Task, make_settings, read_result, read_yaml, task_of
 
+LABELS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
 FORMATS = ("text", "markdown", "latex", "csv")
+_LATEX = str.maketrans({"_": "\\_", "%": "\\%", "&": "\\&", "±": "$\\pm$", "–": "--", "|": "$|$"})
 Run = tuple[Path, dict[str, Any], dict[str, Any]]
 """Folder, settings by name, result."""
 
@@ -37,10 +39,15 @@ def sheet_rows(sheet: Sheet, filled: Mapping[tuple[str, str], Cell | None]) -> l
 def _cell(cell: Cell | None, digits: int) -> str:
     if cell is None:
         return "–"
-    ours = f"{cell.mean:.{digits}f}" + (f" ± {cell.std:.{digits}f}" if cell.count > 1 else "") + f" ({cell.count})"
+    ours = f"{plus_minus(cell.mean, cell.std, cell.count, digits)} ({cell.count})"
     if cell.paper is None:
         return ours
-    return f"{ours}{'*' if cell.differs else ''} | {cell.paper[0]:.3f} ± {cell.paper[1]:.3f}"
+    return f"{ours}{'*' if cell.differs else ''} | {plus_minus(*cell.paper)}"
+
+
+def plus_minus(mean: float, deviation: float, count: int = 2, digits: int = 3) -> str:
+    """A mean and, of more than one value, their standard deviation."""
+    return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if count > 1 else "")
 
 
 def finished_runs(
@@ -96,12 +103,9 @@ def run_rows(runs: Sequence[Run], compare: str | None = None) -> list[list[str]]
     out = [[compare, "runs", *labels.values()]]
     for value in dict.fromkeys(str(values[compare]) for _, values, _ in runs):
         chosen = [result for _, values, result in runs if str(values[compare]) == value]
-        row = [value, str(len(chosen))]
-        for key in labels:
-            numbers = [result[key] for result in chosen if result.get(key) is not None]
-            mean, deviation = map("{:.4f}".format, spread(numbers)) if numbers else ("", "")
-            row.append(f"{mean} ± {deviation}" if len(numbers) > 1 else mean)
-        out.append(row)
+        found = ([result[key] for result in chosen if result.get(key) is not None] for key in labels)
+        cells = (plus_minus(*spread(numbers), len(numbers), 4) if numbers else "" for numbers in found)
+        out.append([value, str(len(chosen)), *cells])
     return out
 
 
@@ -113,21 +117,12 @@ def write_rows(rows: Sequence[Sequence[str]], form: str) -> str:
         return buffer.getvalue()
     if form == "markdown":
         escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-        lines = [escaped[0], ["---"] * len(rows[0]), *escaped[1:]]
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        escaped.insert(1, ["---"] * len(rows[0]))
+        return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
     if form == "latex":
-        cells = [[_latex(cell) for cell in row] for row in rows]
-        body = [f"{' & '.join(line)} \\\\\n" for line in cells]
-        columns = "l" + "c" * (len(rows[0]) - 1)
-        top = f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n"
-        return f"{top}{body[0]}\\midrule\n{''.join(body[1:])}\\bottomrule\n\\end{{tabular}}\n"
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return "".join(
-        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() + "\n" for row in rows
-    )
-
-
-def _latex(text: str) -> str:
-    for plain, special in (("_", "\\_"), ("%", "\\%"), ("&", "\\&"), ("±", "$\\pm$"), ("–", "--"), ("|", "$|$")):
-        text = text.replace(plain, special)
-    return text
+        head, *body = (f"{' & '.join(cell.translate(_LATEX) for cell in row)} \\\\\n" for row in rows)
+        top = f"\\begin{{tabular}}{{l{'c' * (len(rows[0]) - 1)}}}\n\\toprule\n"
+        return f"{top}{head}\\midrule\n{''.join(body)}\\bottomrule\n\\end{{tabular}}\n"
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = ("  ".join(map(str.ljust, row, widths)) for row in rows)
+    return "".join(line.rstrip() + "\n" for line in padded)

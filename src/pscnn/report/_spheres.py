@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,7 @@ from pscnn._extras import require
 from pscnn._types import Array
 from pscnn.groups import O3, SO3, axis_angle
 from pscnn.likelihood import Likelihood
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pscnn.report._style import Figure, panels
 
 ANGLES = (0, 45, 90, 135, 180)
 
@@ -32,16 +30,20 @@ def sphere_maps(likelihood: Likelihood, points: int = 60) -> tuple[Array, Array,
         raise ValueError(f"maps of axes exist for SO(3) and O(3), not for {group.name}")
     longitude = np.linspace(-np.pi, np.pi, 2 * points)
     latitude = np.linspace(-np.pi / 2, np.pi / 2, points)
-    across, up = np.meshgrid(longitude, latitude)
-    axes = np.stack([np.cos(up) * np.cos(across), np.cos(up) * np.sin(across), np.sin(up)], -1).reshape(-1, 3)
-    maps: dict[str, list[Array]] = {}
-    for name, sign in (("rotations", 1.0), ("with inversion", -1.0)):
-        if sign > 0 or group == O3():
-            maps[name] = [
-                likelihood.density(sign * axis_angle(axes, np.radians(a))).cpu().double().numpy().reshape(across.shape)
-                for a in ANGLES
-            ]
+    axes = _axes(longitude, latitude)
+    signs = {"rotations": 1.0} | ({"with inversion": -1.0} if group == O3() else {})
+    maps: dict[str, list[Array]] = {name: [] for name in signs}
+    for name, sign in signs.items():
+        for angle in np.radians(ANGLES):
+            values = likelihood.density(sign * axis_angle(axes.reshape(-1, 3), angle))
+            maps[name].append(values.cpu().double().numpy().reshape(axes.shape[:2]))
     return longitude, latitude, maps
+
+
+def _axes(longitude: Array, latitude: Array) -> Array:
+    """Points of the sphere, (latitudes, longitudes, 3)."""
+    across, up = np.meshgrid(longitude, latitude)
+    return np.stack([np.cos(up) * np.cos(across), np.cos(up) * np.sin(across), np.sin(up)], -1)
 
 
 def sphere_figure(densities: Likelihood | Mapping[str, Likelihood]) -> Figure:
@@ -53,37 +55,30 @@ def sphere_figure(densities: Likelihood | Mapping[str, Likelihood]) -> Figure:
     Args:
         densities: One, or several by name, one below the other.
     """
-    require("matplotlib", "plots", "Drawing densities")
-    from matplotlib.figure import Figure
-
     several = {"": densities} if isinstance(densities, Likelihood) else densities
-    maps: dict[str, list[Array]] = {}
+    maps: dict[str, Array] = {}
     for name, likelihood in several.items():
         longitude, latitude, own = sphere_maps(likelihood)
-        maps.update({f"{name}\n{kind}".strip(): values for kind, values in own.items()})
-    highest = max(m.max() for row in maps.values() for m in row)
-    lowest = min(m.min() for row in maps.values() for m in row)
+        maps |= {f"{name}\n{kind}".strip(): np.stack(values) for kind, values in own.items()}
+    lowest, highest = min(m.min() for m in maps.values()), max(m.max() for m in maps.values())
     if highest - lowest < 1e-3:  # uniform: do not colour rounding errors
         lowest, highest = 0.5, 1.5
-    figure = Figure(figsize=(7, 0.85 * len(maps) + 0.35), layout="constrained")
-    grid = figure.subplots(len(maps), len(ANGLES), squeeze=False, subplot_kw={"projection": "mollweide"})
-    for number, (row, (name, found)) in enumerate(zip(grid, maps.items(), strict=True)):
-        for axis, values, angle in zip(row, found, ANGLES, strict=True):
-            mesh = axis.pcolormesh(
-                longitude, latitude, values, cmap="viridis", vmin=lowest, vmax=highest, shading="auto", rasterized=True
-            )
-            axis.set_xticks([])
-            axis.set_yticks([])
-            if number == 0:
-                axis.set_title(f"{angle}°", fontsize=8)
+    shape, kind = (len(maps), len(ANGLES)), {"projection": "mollweide"}
+    figure, grid = panels("Drawing densities", 7, 0.85 * len(maps) + 0.35, *shape, subplot_kw=kind)
+    style: dict[str, Any] = {"cmap": "viridis", "vmin": lowest, "vmax": highest, "shading": "auto", "rasterized": True}
+    for row, (name, found) in zip(grid, maps.items(), strict=True):
+        for axis, values in zip(row, found, strict=True):
+            mesh = axis.pcolormesh(longitude, latitude, values, **style)
+            axis.set(xticks=[], yticks=[])
         row[0].set_ylabel(name, fontsize=8)
-        stacked = np.stack(found)
-        if np.ptp(stacked) > 1e-3:
-            for place, marker, colour in ((stacked.argmax(), "^", "black"), (stacked.argmin(), "x", "white")):
-                which, up, across = np.unravel_index(place, stacked.shape)
-                has_axis = np.ptp(stacked[which]) > 1e-6  # not at 0°
+        if np.ptp(found) > 1e-3:
+            for place, marker, colour in ((found.argmax(), "^", "black"), (found.argmin(), "x", "white")):
+                which, up, across = np.unravel_index(place, found.shape)
+                has_axis = np.ptp(found[which]) > 1e-6  # not at 0°
                 where = (longitude[across], latitude[up]) if has_axis else (0.0, 0.0)
                 row[which].plot(*where, marker, color=colour, ms=5)
+    for axis, angle in zip(grid[0], ANGLES, strict=True):
+        axis.set_title(f"{angle}°", fontsize=8)
     bar = figure.colorbar(mesh, ax=grid, shrink=0.8, pad=0.01)
     bar.set_label("density λ", fontsize=8)
     bar.ax.tick_params(labelsize=7)
@@ -100,13 +95,18 @@ def sphere_panels(likelihood: Likelihood) -> list[Any]:
     from plotly.graph_objects import Figure
 
     longitude, latitude, maps = sphere_maps(likelihood, points=30)
-    across, up = np.meshgrid(longitude, latitude)
-    x, y, z = np.cos(up) * np.cos(across), np.cos(up) * np.sin(across), np.sin(up)
-    axes = np.stack([x, y, z], -1)
-    highest = max(m.max() for row in maps.values() for m in row)
-    places = {"rotations": 0.0} if len(maps) == 1 else {"rotations": -1.3, "with inversion": 1.3}
-    shown = ANGLES.index(90)
-    figure = Figure()
+    axes = _axes(longitude, latitude)
+    x, y, z = np.moveaxis(axes, -1, 0)
+    alone, shown = len(maps) == 1, ANGLES.index(90)
+    places = {"rotations": 0.0} if alone else {"rotations": -1.3, "with inversion": 1.3}
+    look = {
+        "cmin": 0,
+        "cmax": max(m.max() for row in maps.values() for m in row),
+        "colorscale": "Viridis",
+        "lighting": {"ambient": 1.0, "diffuse": 0.0, "specular": 0.0},  # shadows would read as low densities
+        "colorbar": {"title": "λ", "len": 0.7},
+    }
+    figure, steps = Figure(), []
     for which, angle in enumerate(ANGLES):
         for name, found in maps.items():
             kind = "rotation" if name == "rotations" else "inversion and rotation"
@@ -116,28 +116,16 @@ def sphere_panels(likelihood: Likelihood) -> list[Any]:
                 z=z,
                 surfacecolor=found[which],
                 customdata=axes,
-                cmin=0,
-                cmax=highest,
-                colorscale="Viridis",
-                lighting={"ambient": 1.0, "diffuse": 0.0, "specular": 0.0},  # shadows would read as low densities
                 showscale=name == "rotations",
-                colorbar={"title": "λ", "len": 0.7},
                 visible=which == shown,
                 hovertemplate=f"{kind} by {angle}° about<br>(%{{customdata[0]:.2f}}, %{{customdata[1]:.2f}}, "
                 "%{customdata[2]:.2f})<br>λ = %{surfacecolor:.3f}<extra></extra>",
+                **look,
             )
-    steps = [
-        {
-            "label": f"{angle}°",
-            "method": "restyle",
-            "args": ["visible", [k // len(maps) == which for k in range(len(ANGLES) * len(maps))]],
-        }
-        for which, angle in enumerate(ANGLES)
-    ]
-    hidden = {"visible": False}
-    eye = {"x": 1.4, "y": 0.2, "z": 0.45}
-    figure.update_scenes(xaxis=hidden, yaxis=hidden, zaxis=hidden, aspectmode="data", camera={"eye": eye})
-    title = "rotations" if len(maps) == 1 else "rotations (left), with inversion (right)"
+        visible = [k == which for k in range(len(ANGLES)) for _ in maps]
+        steps.append({"label": f"{angle}°", "method": "restyle", "args": ["visible", visible]})
+    hidden = {f"{name}axis": {"visible": False} for name in "xyz"}
+    figure.update_scenes(aspectmode="data", camera={"eye": {"x": 1.4, "y": 0.2, "z": 0.45}}, **hidden)
+    title = "rotations" if alone else "rotations (left), with inversion (right)"
     slider = {"active": shown, "steps": steps, "currentvalue": {"prefix": "rotation angle "}}
-    figure.update_layout(title=title, height=380, sliders=[slider])
-    return [figure]
+    return [figure.update_layout(title=title, height=380, sliders=[slider])]
