@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class PscnnError(Exception):
-    """Something a user can put right: a setting, a file, a data set, a missing extra. The message says how."""
+    """An error that the user can fix: a setting, a file, a data set, a missing extra. The message says how."""

@@ -25,18 +25,18 @@ ALIGNMENT_SAMPLES = 100
 class Likelihood(ConstantsModule):
     """A learnable density λ on a compact group H with respect to its normalised Haar measure.
 
-    Hand one object to several layers to let them share a density.
+    Pass one object to several layers to let them share a density.
 
     Args:
         group: H.
         bandlimit: L, the highest frequency of the logits and of the moments Λ_i that a layer uses. Finite groups have a
             highest frequency of their own.
-        lowest: The lowest frequency of non-trivial irreps that may be broken; those below stay fully equivariant.
-        keep: A subgroup K to keep for certain: λ(kh) = λ(h), so layers are exactly K-equivariant whatever is learnt.
+        lowest: The lowest frequency of non-trivial irreps that may be broken; lower ones stay fully equivariant.
+        keep: A subgroup K that is always kept: λ(kh) = λ(h), so layers are exactly K-equivariant whatever is learnt.
         support: A subgroup outside of which the density is zero; λ is then a density on that subgroup.
         initial: Logits to start from instead of zero (a prior): a function of elements (N, n, n) giving (N,), projected
             onto the band-limit.
-        alignment: "soft" leaves the maximum free, to be drawn to the identity by the alignment error (paper, Eq. 13);
+        alignment: "soft" leaves the maximum free; the alignment error can pull it to the identity (paper, Eq. 13);
             "construction" makes every coefficient matrix positive semi-definite, A·Aᵀ, which puts the maximum at the
             identity whatever is learnt. It starts at A = 0.02·1, within one per cent of uniform, because A = 0 is a
             saddle.
@@ -169,7 +169,7 @@ class Likelihood(ConstantsModule):
         return len(self.log_weights)
 
     def flat_moments(self) -> Tensor:
-        """The entries of all Λ_i = ∫ λ(h) ψ_i(h) dh, one after another, row by row."""
+        """The entries of all Λ_i = ∫ λ(h) ψ_i(h) dh, flattened in row-major order and concatenated."""
         with torch.autocast(self.coefficients.device.type, enabled=False):
             if torch.compiler.is_compiling():
                 # Along the last axis torch sums in pairs; a matmul over thousands of nodes would lose three digits.
@@ -191,9 +191,9 @@ class Likelihood(ConstantsModule):
 
     @torch.no_grad()
     def peak(self) -> Array:
-        """The element of the highest density, (n, n): the identity as soon as no other is higher by one in a million.
+        """The element with the highest density, (n, n): the identity unless another one is higher by one in a million.
 
-        The best node of the grid and near the identity, then a local search (to about a millionth of a radian).
+        Computed by a search over the grid and near the identity, then a local search (to about 10⁻⁶ radians).
         """
         base = self.group if self.support is None else self.support
         sample = _space(self.group, self.irreps)
@@ -222,13 +222,13 @@ class Likelihood(ConstantsModule):
 
     @torch.no_grad()
     def translate(self, element: ArrayLike) -> None:
-        """Replace λ by g ↦ λ(g·h) for an element h, in place; the network changes unless its weights follow.
+        """Replace λ by g ↦ λ(g·h) for an element h, in place; this changes the network unless its weights change, too.
 
-        ``pscnn.align`` moves both.
+        ``pscnn.align`` changes both.
         """
         h = np.asarray(element, dtype=np.float64)
         if self.alignment == "construction":
-            raise ValueError("translate: a density aligned by construction has its peak at the identity for good")
+            raise ValueError("translate: the peak of a density aligned by construction is always at the identity")
         base = self.group if self.support is None else self.support
         if h.shape != self.group.identity.shape or not base.contains(h):
             raise ValueError(f"translate: needs one element of {base.name}, got {element!r}")
@@ -241,7 +241,7 @@ class Likelihood(ConstantsModule):
         self.coefficients.copy_(torch.as_tensor(moved).to(self.coefficients))
 
     def alignment_error(self) -> Tensor:
-        """Max λ − λ(e) over the grid and points near the identity: zero when the maximum is there (Eq. 13)."""
+        """Max λ − λ(e) over the grid and points near the identity: zero if the maximum is at the identity (Eq. 13)."""
         logits = self.logits()
         density = torch.exp(logits - self._log_partition(logits))
         return density.max() - density[-1]
@@ -252,7 +252,7 @@ class Likelihood(ConstantsModule):
         Args:
             reference: Another density on the same group.
             form: "fourier" is the paper's Eq. (16), λ̂ᵀ(f̂ − f̂_ref) − log Z + log Z_ref; "grid" sums λ log(λ/λ_ref) over
-                the nodes. They are the same number.
+                the nodes. Both give the same value.
         """
         if reference is not None and (reference.group != self.group or reference.support != self.support):
             raise ValueError(f"kl: both densities must be on one group, got {_where(self)} and {_where(reference)}")
@@ -279,7 +279,7 @@ class Likelihood(ConstantsModule):
         return -self.kl(None)
 
     def effective_size(self) -> Tensor:
-        """exp(entropy): the share of H over which the density spreads, 1 for all of it."""
+        """exp(entropy): the fraction of H over which the density spreads, 1 for all of H."""
         return self.entropy().exp()
 
     def extra_repr(self) -> str:

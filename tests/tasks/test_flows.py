@@ -199,7 +199,7 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
         ({"balanced": True}, "smoke has no setting 'balanced'"),
         ({"method": "lift", "layers": 5, "width": 6}, "width must be a multiple of 4 for lift, got 6"),
         ({"group": "SO(3)"}, "needs a group of the plane"),
-        ({"method": "e2cnn", "group": "SO(2)"}, "group is C\\(4\\) for e2cnn"),
+        ({"method": "e2cnn", "group": "SO(2)"}, "group must be C\\(4\\) for e2cnn"),
         ({"method": "combo", "layers": 3}, "layers cannot be changed for combo"),
     ],
 )

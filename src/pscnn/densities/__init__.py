@@ -1,4 +1,4 @@
-"""Densities over a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
+"""The densities of a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
 
 from pscnn.densities._equivariance import LayerError, equivariance_error, layer_errors
 from pscnn.densities._regularization import Regularization, align, likelihoods, regularization

@@ -25,12 +25,12 @@ def equivariance_error(
     """‖h·f(x) − f(h·x)‖ / ‖f(x)‖ for each element, averaged over the batch (paper, Appendix F.3).
 
     Args:
-        model: A layer or network, evaluated in the mode it is in; call ``eval()`` first, or batch statistics move.
+        model: A layer or network, used in its current mode; call ``eval()`` first, or batch statistics will change.
         x: A batch.
         elements: Shape (N, n, n).
         in_type: Type of x; by default that of the first layer that has one.
         out_type: Type of the output; by default that of the model's last module. A network that ends in plain layers
-            has none: then the error is that of invariance, f(h·x) against f(x).
+            has none: then invariance is measured, f(h·x) against f(x).
 
     Returns:
         Shape (N,).
@@ -67,12 +67,12 @@ class LayerError(NamedTuple):
     """How far one layer f is from equivariance at each element, shape (N,) each, averaged over the batch.
 
     Attributes:
-        error: ‖h·f(x) − f(h·x)‖ / ‖f(x)‖ in continuous space: x stays on its grid and the kernel is turned instead,
-            which needs no interpolation. Zero wherever the layer's kernel is equivariant.
+        error: ‖h·f(x) − f(h·x)‖ / ‖f(x)‖ in continuous space: the kernel is rotated instead of x, which needs no
+            interpolation. Zero wherever the layer's kernel is equivariant.
         measured: The same with x and f(x) rotated on the grid, as in the paper.
-        twin: ``measured`` for the layer with a uniform density and the same weights: what the grid, and the
-            interpolation of rotated images, do by themselves.
-        interpolation: ‖h⁻¹·(h·x) − x‖ / ‖x‖ of the layer's input: what is lost by moving it there and back.
+        twin: ``measured`` for the layer with a uniform density and the same weights: the error that is due to the grid
+            and the interpolation of rotated images alone.
+        interpolation: ‖h⁻¹·(h·x) − x‖ / ‖x‖ of the layer's input: the loss of rotating it there and back.
     """
 
     error: Tensor
@@ -96,8 +96,8 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         model: A network with partially equivariant layers; it is evaluated in eval mode.
         x: A batch of its inputs.
         elements: Shape (N, n, n).
-        on_grid: Whether to measure with rotated images as well, which takes most of the time; without, those errors
-            are not a number.
+        on_grid: Whether to measure with rotated images as well, which takes most of the time; if False, those errors
+            are NaN.
 
     Returns:
         By name of the layer, in the order of the modules.

@@ -39,14 +39,15 @@ def likelihoods(model: nn.Module) -> dict[str, Likelihood]:
 
 
 def align(model: nn.Module) -> dict[str, Array]:
-    """Put the peak of every density at the identity, exactly, and leave the network's function as it is.
+    """Put the peak of every density at the identity, exactly, without changing the function of the network.
 
-    A layer uses its density only through Λ_i w. Moving the density, λ'(g) = λ(g·h), makes Λ_i ψ_i(h)⁻¹ of Λ_i; turning
-    the weights, w' = ψ_i(h) w, makes up for it. So a density is known only up to such a move, and the one with the peak
-    at the identity is always to be had: no loss is needed for it. Densities aligned by construction are left alone.
+    A layer depends on its density only through Λ_i w. Shifting the density, λ'(g) = λ(g·h), replaces Λ_i by
+    Λ_i ψ_i(h)⁻¹; transforming the weights, w' = ψ_i(h) w, compensates for it. So a density is determined only up to
+    such a shift, and the one with the peak at the identity is always available: no loss is needed for it. Densities
+    aligned by construction are not changed.
 
     Args:
-        model: Any module; it is changed in place. Do it after training, or between epochs.
+        model: Any module; it is changed in place. Call this after training, or between epochs.
 
     Returns:
         For each density, where its peak was, (n, n).
@@ -88,7 +89,7 @@ def regularization(
         model: Any module with ``Likelihood`` objects in it; a shared one counts once.
         pairs: Which KL(a ‖ b) to average, each side a ``Likelihood`` or the name of a layer; b = None is the uniform
             density, and no gradient flows to b. By default all consecutive densities over one group, in module order.
-        uniform_first: Among the default pairs, let the first density follow the uniform one.
+        uniform_first: Include the KL divergence of the first density from the uniform one in the default pairs.
 
     Example:
         >>> from pscnn.groups import SO2

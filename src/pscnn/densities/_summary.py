@@ -50,15 +50,15 @@ class LayerSummary:
     """What one density says.
 
     Attributes:
-        number: Its place among the densities, from 1.
+        number: Its position among the densities, from 1.
         name: The first layer that has it.
         group: H.
-        support: The subgroup on which the density lives, H if there is no other.
+        support: The subgroup on which the density is defined; H by default.
         kept: Names of the largest kept subgroups.
-        degrees: For every candidate subgroup, the lowest density on it as a share of the maximum on H; the mirror is
-            the best of all, and so is the axis in space.
+        degrees: For every candidate subgroup, the lowest density on it as a fraction of the maximum on H; also for the
+            best mirror line in 2D and the best rotation axis in 3D.
         entropy: −∫ λ log λ, 0 for uniform.
-        effective_size: exp(entropy), the share of H over which the density spreads.
+        effective_size: exp(entropy), the fraction of H over which the density spreads.
         alignment: max λ − λ(e).
         highest: max λ.
         density: λ at notable elements.
@@ -142,7 +142,7 @@ def verdict(rows: list[LayerSummary]) -> list[str]:
     """Sentences: where equivariance is lost first and what is left there, what is regained, what is misaligned."""
     out = []
     if wrong := [row.label for row in rows if not np.isfinite(row.entropy)]:
-        return [f"Some densities are not numbers (layer {wrong[0]}): training diverged. Use a smaller learning rate."]
+        return [f"Some densities are not finite (layer {wrong[0]}): training diverged. Use a smaller learning rate."]
     lost = next((row for row in rows if row.degrees[row.support] < KEPT), None)
     if lost is None:
         out.append("Equivariance is kept in every layer.")
@@ -154,13 +154,13 @@ def verdict(rows: list[LayerSummary]) -> list[str]:
         if row.kl is not None and row.kl > REGAINED:
             out.append(
                 f"Layer {row.label} claims to regain what layer {before.label} gave up (KL {row.kl:.2f}); "
-                "a larger weight of the KL term forbids it."
+                "a larger weight of the KL term prevents this."
             )
     for row in rows:
         if row.alignment > MISALIGNED * row.highest:
             out.append(
                 f"The density of layer {row.label} is misaligned: it is {row.alignment:.2f} higher elsewhere than at "
-                "the identity and cannot be read; use a larger weight of the alignment term."
+                "the identity and cannot be interpreted; call pscnn.align, or use a larger alignment weight."
             )
     return out
 
@@ -178,7 +178,7 @@ def summary(model: nn.Module) -> str:
     """
     rows = layer_summaries(model)
     if not rows:
-        return "no learnt densities: this model has no likelihoods"
+        return "no learnt densities: this model has no Likelihood"
     names = list(dict.fromkeys(name for row in rows for name in row.density))
     table = [["layer", "group", "kept", "entropy", "size", "align", *(f"λ({name})" for name in names)]]
     for row in rows:
