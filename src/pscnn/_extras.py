@@ -1,11 +1,13 @@
-"""Optional dependencies: one clear sentence when one is missing."""
+"""The base class of this package's errors; and one clear sentence when an optional dependency is missing."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
 
-from pscnn._errors import PscnnError
+
+class PscnnError(Exception):
+    """Something a user can put right: a setting, a file, a data set, a missing extra. The message says how."""
 
 
 class MissingExtraError(PscnnError, ImportError):

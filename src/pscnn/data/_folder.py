@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pscnn._errors import PscnnError
-from pscnn._extras import require
+from pscnn._extras import PscnnError, require
 from pscnn._files import write_whole
 from pscnn._types import AnyArray
 

@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pscnn.data._digits import SOURCES, SPLITS, Digits, load_digits
-from pscnn.data._examples import Labelled
 from pscnn.data._folder import DataError, check_known
+from pscnn.data._windows import Labelled
 
 __all__ = ["SOURCES", "SYMMETRIES", "DataError", "DoubleDigits", "load", "render"]
 

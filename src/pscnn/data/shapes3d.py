@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from pscnn.data._digits import SPLITS
-from pscnn.data._examples import Labelled
 from pscnn.data._folder import check_known
+from pscnn.data._windows import Labelled
 
 __all__ = ["SIZES", "VARIANTS", "Shapes", "load"]
 

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from pscnn._extras import require
 from pscnn.data import DataError, own
 from pscnn.nn import export as plain_network
-from pscnn.training._files import RunError
-from pscnn.training._run import load
+from pscnn.training._run import RunError, load
 from pscnn.training._settings import ConfigError
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, get_type_hints
 
 import yaml
 
-from pscnn._errors import PscnnError
+from pscnn._extras import PscnnError
 from pscnn.groups import Group, parse
 from pscnn.models import DENSITY_METHODS
 
