@@ -1,7 +1,5 @@
 """Steerable networks that learn how much symmetry to keep."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

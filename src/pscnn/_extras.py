@@ -1,7 +1,5 @@
 """The base class of this package's errors; and one clear sentence when an optional dependency is missing."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Where data sets lie on disk, and how they get there."""
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile

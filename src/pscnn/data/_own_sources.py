@@ -1,7 +1,5 @@
 """Sources of people's own data: folders, arrays and tables, read and checked; and every image or volume in them."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Examples that lie in memory: with labels, or stretches of simulations as the forecasting literature splits them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

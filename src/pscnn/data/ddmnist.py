@@ -11,8 +11,6 @@ stay the same, so that the choice of the best epoch is not a choice of a lucky d
 ``released_rotation`` undo the first two, to measure what they are worth.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -5,8 +5,6 @@ Files are those that the collection publishes, ``organmnist3d.npz`` and so on, w
 downloaded there and checked.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -13,8 +13,6 @@ fixed     upright or turned by 180° about x, up to 10°                        
 ========  ===================================================================  ==================================
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The paper's networks and every baseline: one architecture per task, methods as ingredients."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """One kit builds the layers of one method; architectures know no methods. And what is done to whole networks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The paper's multilayer perceptrons for vectors, and its first attempt, kept to see why densities are better."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The engine: settings, one objective, runs, fitting. It knows no task. Needs the extra ``training``."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Trained networks to take away: files for torch and ONNX that need no pscnn, and answers for files."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

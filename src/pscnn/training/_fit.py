@@ -1,7 +1,5 @@
 """Trains and tests a run epoch by epoch, with Lightning."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -1,7 +1,5 @@
 """What trains and tests a network with Lightning, and feeds it: rows travel to the device, examples are made there."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 A folder may come from anybody: everything is checked before it is used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Brings many runs to their end, in processes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Settings: everything that defines a run, with defaults, checked by type, range and applicability."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Several small networks trained at once: their weights are stacked, and one step moves them all."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence

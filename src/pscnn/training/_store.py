@@ -1,7 +1,5 @@
 """Where runs are: each in a folder that is named by what differs from the defaults."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

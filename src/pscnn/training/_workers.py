@@ -1,7 +1,5 @@
 """Work in several processes that end when they are told to, or on the machines of a Ray cluster."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal
