@@ -1,14 +1,11 @@
 """Steerable networks that learn how much symmetry to keep."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pscnn import densities, groups, nn, testing
-    from pscnn._errors import PscnnError
-    from pscnn._extras import MissingExtraError
+    from pscnn._extras import MissingExtraError, PscnnError
     from pscnn.densities import (
         LayerError,
         Regularization,
@@ -42,7 +39,7 @@ __all__ = [
     "summary",
     "testing",
 ]
-_HOMES = {"FieldType": "nn", "Likelihood": "likelihood", "MissingExtraError": "_extras", "PscnnError": "_errors"}
+_HOMES = {"FieldType": "nn", "Likelihood": "likelihood", "MissingExtraError": "_extras", "PscnnError": "_extras"}
 _ROOMS = (
     *("groups", "kernels", "likelihood", "nn", "densities", "models", "testing"),
     *("data", "training", "experiments", "report"),

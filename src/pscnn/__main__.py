@@ -1,7 +1,5 @@
 """The ``pscnn`` command, with one clear sentence when its extra is not installed."""
 
-from __future__ import annotations
-
 import sys
 
 

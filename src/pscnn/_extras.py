@@ -1,11 +1,11 @@
-"""Optional dependencies: one clear sentence when one is missing."""
-
-from __future__ import annotations
+"""The base class of this package's errors; and one clear sentence when an optional dependency is missing."""
 
 import importlib
 from types import ModuleType
 
-from pscnn._errors import PscnnError
+
+class PscnnError(Exception):
+    """An error that the user can fix: a setting, a file, a data set, a missing extra. The message says how."""
 
 
 class MissingExtraError(PscnnError, ImportError):

@@ -1,7 +1,5 @@
 """Memoised mathematics whose results nobody can change by accident."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any, TypeVar, cast

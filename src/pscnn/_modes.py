@@ -1,7 +1,5 @@
 """Modules between training and evaluation."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Names for the array types used in annotations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Helpers for testing your own layers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

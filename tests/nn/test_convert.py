@@ -17,7 +17,7 @@ from torch import nn as tnn
 
 import pscnn
 from pscnn import FieldType, nn
-from pscnn._errors import PscnnError
+from pscnn._extras import PscnnError
 from pscnn.groups import O2, SO2, SO3, C, D, Group
 
 

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import app, command, console, fail, say
-from pscnn.cli._many import complete_runs
+from pscnn.cli._app import app, command, complete_runs, console, fail, say
 
 
 @app.command()

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, app, command, complain, console, errors, fail, say
-from pscnn.cli._many import complete_runs
+from pscnn.cli._app import Accelerator, DataDir, app, command, complain, complete_runs, console, errors, fail, say
 from pscnn.cli._settings import NamedCommands, with_settings
 
 Format = Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")]

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, errors, fail, say
-from pscnn.cli._many import complete_runs
+from pscnn.cli._app import Accelerator, DataDir, Run, app, command, complete_runs, console, errors, fail, say
 from pscnn.cli._settings import NamedCommands, with_settings
 
 

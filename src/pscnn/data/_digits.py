@@ -1,7 +1,5 @@
 """Single handwritten digits, from two sources that are never swapped silently."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import zlib

@@ -1,7 +1,5 @@
 """Where data sets lie on disk, and how they get there."""
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile
@@ -11,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pscnn._errors import PscnnError
-from pscnn._extras import require
+from pscnn._extras import PscnnError, require
 from pscnn._files import write_whole
 from pscnn._types import AnyArray
 

@@ -1,6 +1,4 @@
-"""Stretches of simulations, and how the forecasting literature splits them."""
-
-from __future__ import annotations
+"""Examples that lie in memory: with labels, or stretches of simulations as the forecasting literature splits them."""
 
 import torch
 from torch import Tensor
@@ -53,3 +51,36 @@ class Windows:
 def splits(seen: Tensor, unseen: Tensor) -> dict[str, Windows]:
     """Windows of the splits, from the runs to train on and the others, each (tasks, time, 2, H, W)."""
     return {name: Windows(unseen if name == "domain" else seen, starts) for name, starts in STARTS.items()}
+
+
+class Labelled:
+    """What is drawn or looked up by row number, with a label for every row."""
+
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def _move(self, device: torch.device) -> None:
+        """Bring all tensors to a device, once."""
+        if self.labels.device != device:
+            for name, value in vars(self).items():
+                if isinstance(value, Tensor):
+                    setattr(self, name, value.to(device))
+
+
+class Examples(Labelled):
+    """Examples of one split.
+
+    Args:
+        pixels: (N, …), of any type.
+        labels: Classes (N,), or targets (N, T).
+    """
+
+    def __init__(self, pixels: Tensor, labels: Tensor) -> None:
+        self.pixels, self.labels = pixels, labels
+
+    def images(self, rows: Tensor, seed: int) -> Tensor:
+        """Some examples as floating-point numbers, on the device of the row numbers; the seed is not used."""
+        self._move(rows.device)
+        return self.pixels[rows].float()

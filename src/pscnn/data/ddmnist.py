@@ -11,8 +11,6 @@ stay the same, so that the choice of the best epoch is not a choice of a lucky d
 ``released_rotation`` undo the first two, to measure what they are worth.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -21,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pscnn.data._digits import SOURCES, SPLITS, Digits, load_digits
-from pscnn.data._examples import Labelled
 from pscnn.data._folder import DataError, check_known
+from pscnn.data._windows import Labelled
 
 __all__ = ["SOURCES", "SYMMETRIES", "DataError", "DoubleDigits", "load", "render"]
 

@@ -5,8 +5,6 @@ Imperfectly Symmetric Dynamics" (Wang, Walters and Yu, ICML 2022), whose authors
 ``raw_data_{a}_{b}.pt`` for a from 1 to 3 and b from 1 to 8. Put them into ``jetflow/`` in the data folder.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

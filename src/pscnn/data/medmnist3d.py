@@ -5,8 +5,6 @@ Files are those that the collection publishes, ``organmnist3d.npz`` and so on, w
 downloaded there and checked.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +13,8 @@ from torch import Tensor
 
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
-from pscnn.data._examples import Examples
 from pscnn.data._folder import DataError, array_of, check_known, data_folder, download, read_arrays, shuffled_classes
+from pscnn.data._windows import Examples
 
 __all__ = ["CLASSES", "SIZES", "DataError", "Volumes", "load", "read", "subset"]
 

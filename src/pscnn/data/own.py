@@ -29,10 +29,9 @@ from torch import Tensor
 
 from pscnn._types import AnyArray
 from pscnn.data._digits import SPLITS
-from pscnn.data._examples import Examples
 from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
-from pscnn.data._own_pixels import fit, read_file
-from pscnn.data._own_sources import SUFFIXES, Found, number, read
+from pscnn.data._own_sources import SUFFIXES, Found, fit, number, read, read_file
+from pscnn.data._windows import Examples
 
 __all__ = ["SUFFIXES", "About", "Examples", "load", "prepare", "read_about", "read_example"]
 

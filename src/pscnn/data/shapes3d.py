@@ -13,16 +13,14 @@ fixed     upright or turned by 180° about x, up to 10°                        
 ========  ===================================================================  ==================================
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch import Tensor
 
 from pscnn.data._digits import SPLITS
-from pscnn.data._examples import Labelled
 from pscnn.data._folder import check_known
+from pscnn.data._windows import Labelled
 
 __all__ = ["SIZES", "VARIANTS", "Shapes", "load"]
 

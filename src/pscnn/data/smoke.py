@@ -10,8 +10,6 @@ carried along by itself (semi-Lagrangian) and pushed by the smoke; its divergenc
 transform.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Vectors with their norm, which rotations keep, and their angle to an axis, which they do not (paper, F.1.1)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The paper's networks and every baseline: one architecture per task, methods as ingredients."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +9,11 @@ from torch import nn as tnn
 from pscnn.groups import Group, parse
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS, PAST, flows, roll_out
-from pscnn.models._kit import highest_frequency, penalty, twin
+from pscnn.models._kit import Rescale, highest_frequency, penalty, twin
 from pscnn.models._methods import METHODS as STEERABLE
 from pscnn.models._methods import ParallelPathway, ResidualPathway
-from pscnn.models._preliminary import FreeProjection
 from pscnn.models._released import DetachedBatchNorm, as_released
-from pscnn.models._rescale import Rescale
-from pscnn.models._vectors import VECTOR_METHODS, vectors
+from pscnn.models._vectors import VECTOR_METHODS, FreeProjection, vectors
 from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
 
 __all__ = [

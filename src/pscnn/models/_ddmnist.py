@@ -1,7 +1,5 @@
 """The paper's network for double digits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn as tnn

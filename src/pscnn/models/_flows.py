@@ -4,8 +4,6 @@ Channels are the x- and y-components of past frames, which turn with space: each
 frequency-1 irrep of C(4). Hidden features are regular fields of four channels, so that a plain ReLU is equivariant.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Sequence

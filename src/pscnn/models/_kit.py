@@ -1,10 +1,10 @@
-"""One kit builds the layers of one method; architectures know no methods."""
-
-from __future__ import annotations
+"""One kit builds the layers of one method; architectures know no methods. And what is done to whole networks."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch import nn as tnn
 
@@ -174,3 +174,27 @@ def twin(model: tnn.Module) -> tnn.Module:
     for name, child in model.named_children():
         setattr(out, name, twin(child))
     return out
+
+
+class Rescale(tnn.Module):
+    """X · deviations + means, the last layer of a regression: a network then works with numbers of order one.
+
+    Args:
+        means: Of the training targets.
+        deviations: Their standard deviations.
+
+    Shape:
+        (B, T) → (B, T).
+    """
+
+    means: Tensor
+    deviations: Tensor
+
+    def __init__(self, means: Sequence[float], deviations: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.tensor(means))
+        self.register_buffer("deviations", torch.tensor(deviations))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Undo the standardisation."""
+        return x * self.deviations + self.means

@@ -4,8 +4,6 @@ Every switch changes one thing of a freshly built network and nothing else: the 
 so that runs of one seed can be compared. What a network does not have, such as densities, is not given to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The paper's residual network for volumes."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from torch import Tensor

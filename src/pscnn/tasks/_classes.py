@@ -1,7 +1,5 @@
 """What tasks on images and volumes share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

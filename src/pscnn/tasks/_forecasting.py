@@ -1,7 +1,5 @@
 """What trains and tests a forecasting network."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Double digits (paper, Table 1), with the switches of the paper's released code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

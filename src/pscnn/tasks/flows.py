@@ -1,7 +1,5 @@
 """Forecasts of flows (paper, Table 3): simulated smoke and measured jets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The user's own data, as ``pscnn.data.own`` prepares them: images or volumes, with classes or numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

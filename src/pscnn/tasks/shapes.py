@@ -1,7 +1,5 @@
 """Bodies whose symmetries are known, in volumes that need no download."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Two vectors u, v go in, one or two numbers come out. Each task's target is uncha
 nothing else. A network that starts equivariant to H learns it; then its density should be high on S and low elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Norms and angles of vectors (paper, Table 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Medical volumes (paper, Table 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engine: settings, one objective, runs, fitting. It knows no task. Needs the extra ``training``."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +9,18 @@ for _module in ("yaml", "filelock"):
     require(_module, "training", "Training")
 
 from pscnn.training._export import answers, export_run
-from pscnn.training._files import RunError, check_result, diverged, history, read_confusion, read_result
-from pscnn.training._objective import Objective
-from pscnn.training._run import last_epoch, load, precision, read_task
+from pscnn.training._run import (
+    RunError,
+    check_result,
+    diverged,
+    history,
+    last_epoch,
+    load,
+    precision,
+    read_confusion,
+    read_result,
+    read_task,
+)
 from pscnn.training._runner import run_missing
 from pscnn.training._settings import (
     PRECISIONS,
@@ -26,12 +33,11 @@ from pscnn.training._settings import (
 )
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
-from pscnn.training._task import Metric, Task, make_settings, task_names, task_of, task_type
+from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
 
 if TYPE_CHECKING:
-    from pscnn.training._data import Data
     from pscnn.training._fit import evaluate, train
-    from pscnn.training._learner import Classification, Learner, Regression
+    from pscnn.training._learner import Classification, Data, Learner, Regression
 
 __all__ = [
     "PRECISIONS",
@@ -75,8 +81,8 @@ __all__ = [
     "task_type",
     "train",
 ]
-_WITH_LIGHTNING = {"Data": "_data", "evaluate": "_fit", "train": "_fit"} | dict.fromkeys(
-    ("Classification", "Learner", "Regression"), "_learner"
+_WITH_LIGHTNING = {"evaluate": "_fit", "train": "_fit"} | dict.fromkeys(
+    ("Classification", "Data", "Learner", "Regression"), "_learner"
 )
 
 

@@ -1,7 +1,5 @@
 """Trained networks to take away: files for torch and ONNX that need no pscnn, and answers for files."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,8 +12,7 @@ from torch import Tensor, nn
 from pscnn._extras import require
 from pscnn.data import DataError, own
 from pscnn.nn import export as plain_network
-from pscnn.training._files import RunError
-from pscnn.training._run import load
+from pscnn.training._run import RunError, load
 from pscnn.training._settings import ConfigError
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}

@@ -1,7 +1,5 @@
 """Trains and tests a run epoch by epoch, with Lightning."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math
@@ -21,20 +19,21 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
 
 from pscnn.densities import likelihoods
-from pscnn.training._data import Data
-from pscnn.training._files import RunError, history, write_history
-from pscnn.training._learner import Classification, Learner
+from pscnn.training._learner import Classification, Data, Learner
 from pscnn.training._run import (
     BEST,
     LAST,
+    RunError,
     check_has_network,
     device_name,
+    history,
     kept_random_state,
     load_weights,
     precision,
     read_saved,
     read_task,
     selected,
+    write_history,
     write_result,
 )
 from pscnn.training._stacked import test_stacked, train_stacked

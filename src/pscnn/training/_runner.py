@@ -1,7 +1,5 @@
 """Brings many runs to their end, in processes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -17,13 +15,11 @@ from filelock import Timeout
 from torch import nn
 
 from pscnn._files import write_whole
-from pscnn._processes import in_processes
-from pscnn.training._files import read_result
-from pscnn.training._ray import in_ray
-from pscnn.training._run import read_task
+from pscnn.training._run import read_result, read_task
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._store import Store, run_lock
 from pscnn.training._task import make_settings, task_type
+from pscnn.training._workers import in_processes, in_ray
 
 ENGINES = ("local", "ray")
 ATTEMPTS = 3

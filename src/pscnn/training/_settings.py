@@ -1,7 +1,5 @@
 """Settings: everything that defines a run, with defaults, checked by type, range and applicability."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -12,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_type_hints
 
 import yaml
 
-from pscnn._errors import PscnnError
+from pscnn._extras import PscnnError
 from pscnn.groups import Group, parse
 from pscnn.models import DENSITY_METHODS
 

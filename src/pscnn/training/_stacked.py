@@ -1,7 +1,5 @@
 """Several small networks trained at once: their weights are stacked, and one step moves them all."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,12 +12,19 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from pscnn._modes import kept_modes
 from pscnn.densities import align, likelihoods
-from pscnn.training._files import read_result, write_history
-from pscnn.training._objective import Objective, make_optimizer
-from pscnn.training._run import LAST, device_name, kept_random_state, load, read_task, write_result
+from pscnn.training._run import (
+    LAST,
+    device_name,
+    kept_random_state,
+    load,
+    read_result,
+    read_task,
+    write_history,
+    write_result,
+)
 from pscnn.training._settings import Settings
 from pscnn.training._store import alone
-from pscnn.training._task import Task
+from pscnn.training._task import Objective, Task, make_optimizer
 
 Batches = Callable[[int], Iterable[tuple[Tensor, ...]]]
 

@@ -1,7 +1,5 @@
 """Where runs are: each in a folder that is named by what differs from the defaults."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json
@@ -13,8 +11,7 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from pscnn.training._files import RunError, read_json, read_result
-from pscnn.training._run import describe
+from pscnn.training._run import RunError, describe, read_json, read_result
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._task import former_names, read_settings, task_of
 

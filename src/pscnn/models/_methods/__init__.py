@@ -1,7 +1,5 @@
 """A method is what the layers of a steerable network are built with: a file and a line here for each."""
 
-from __future__ import annotations
-
 from pscnn.models._methods._method import Method
 from pscnn.models._methods._p_scnn import LearntDensities
 from pscnn.models._methods._restricted import Restricted

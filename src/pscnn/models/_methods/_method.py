@@ -1,7 +1,5 @@
 """What a method can change about an equivariant network."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn as tnn

@@ -1,7 +1,5 @@
 """The paper's method: every layer learns a density over the group."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pscnn.groups import Group

@@ -1,7 +1,5 @@
 """Equivariant up to a layer that is chosen by hand, free from there on."""
 
-from __future__ import annotations
-
 from pscnn import nn
 from pscnn.groups import C
 from pscnn.models._methods._method import Method

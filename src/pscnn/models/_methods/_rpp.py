@@ -1,7 +1,5 @@
 """Residual pathway priors: an equivariant and a free path, each with its penalty."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

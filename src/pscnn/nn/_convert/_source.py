@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import fx, nn
 
-from pscnn._errors import PscnnError
+from pscnn._extras import PscnnError
 from pscnn.groups import Group, Representation
 from pscnn.likelihood import Likelihood
 from pscnn.nn._field_type import FieldType
