@@ -202,7 +202,7 @@ def prepare(
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"cannot make the folder {place}: {error.strerror}. Choose another with --data-dir") from None
+        raise DataError(f"cannot create the folder {place}: {error.strerror}. Choose another with --data-dir") from None
     missing = [task for task in TASKS if not _file(place, task).exists()]
     done, total = 0, STEPS * -(-len(missing) // _AT_ONCE)
     for start in range(0, len(missing), _AT_ONCE):
