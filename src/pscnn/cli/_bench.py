@@ -1,7 +1,5 @@
 """What networks cost, and how well they tell symmetries."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from dataclasses import replace
@@ -11,7 +9,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import app, command, complete_runs, console, fail, say
+from pscnn import PscnnError
+from pscnn._files import reported, write_whole
+from pscnn.cli._app import app, command, console, fail, say
+from pscnn.cli._many import complete_runs
 
 
 @app.command()
@@ -76,12 +77,8 @@ def bench(
     machine = experiments.machine(device)
     say(f"median [range] of {rounds} timings on {machine['device']}")
     if out is not None:
-        from pscnn._files import write_whole
-
-        try:
+        with reported(f"cannot write {out}", PscnnError):
             write_whole(out, json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
-        except OSError as error:
-            fail(f"cannot write {out}: {error.strerror}")
 
 
 @app.command("benchmark-symmetry")

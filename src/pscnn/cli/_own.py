@@ -1,7 +1,5 @@
 """Data sets: people's own, and those that are made."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import os
@@ -13,20 +11,9 @@ import typer
 from rich.table import Table
 
 from pscnn import PscnnError
-from pscnn.cli._app import (
-    Accelerator,
-    DataDir,
-    Run,
-    app,
-    command,
-    complain,
-    complete_runs,
-    console,
-    fail,
-    make_folder,
-    progress_bar,
-    say,
-)
+from pscnn._files import make_folder
+from pscnn.cli._app import Accelerator, DataDir, Run, app, command, complain, console, fail, progress_bar, say
+from pscnn.cli._many import complete_runs
 
 
 @app.command()
@@ -57,7 +44,7 @@ def discover(
 
     report.check_report()  # said before minutes of training, not after
     folder = out or Path("discover") / data.stem
-    make_folder(folder, "--out")
+    make_folder(folder, "--out", PscnnError)
     try:
         with progress_bar() as progress:
             bar = progress.add_task("reading", total=None)

@@ -19,23 +19,9 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
 
 from pscnn.densities import likelihoods
+from pscnn.training import _run as files
 from pscnn.training._learner import Classification, Data, Learner
-from pscnn.training._run import (
-    BEST,
-    LAST,
-    RunError,
-    check_has_network,
-    device_name,
-    history,
-    kept_random_state,
-    load_weights,
-    precision,
-    read_saved,
-    read_task,
-    selected,
-    write_history,
-    write_result,
-)
+from pscnn.training._run import LAST, RunError, history, precision, read_task
 from pscnn.training._stacked import test_stacked, train_stacked
 from pscnn.training._store import alone
 from pscnn.training._task import Metric, Task
@@ -60,7 +46,7 @@ class _AtomicFiles(TorchCheckpointIO):
             ) from error
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        return read_saved(Path(path))
+        return files.read_saved(Path(path))
 
 
 class _Recorder(callbacks.Callback):
@@ -90,7 +76,7 @@ class _Recorder(callbacks.Callback):
         better = self.best is None or (score > self.best if self.metric.more_is_better else score < self.best)
         if better or math.isnan(self.best or 0.0):
             self.best = score
-            trainer.save_checkpoint(self.folder / BEST, weights_only=True)
+            trainer.save_checkpoint(self.folder / files.BEST, weights_only=True)
         trainer.save_checkpoint(self.folder / LAST)  # with the history: whatever comes after it can be made again
         self.write(trainer)
         self._draw(trainer, module)
@@ -98,7 +84,7 @@ class _Recorder(callbacks.Callback):
     def write(self, trainer: lightning.Trainer) -> None:
         """The metrics of all epochs."""
         if trainer.is_global_zero:
-            write_history(self.folder, self.history)
+            files.write_history(self.folder, self.history)
 
     def _draw(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         last = trainer.current_epoch + 1 == trainer.max_epochs
@@ -142,7 +128,7 @@ def train(
     if task.stacked:
         return train_stacked([folder])[0]
     settings = task.settings
-    with alone(folder), precision(settings.precision), kept_random_state():
+    with alone(folder), precision(settings.precision), files.kept_random_state():
         data = data or Data(task, data_dir)
         torch.manual_seed(settings.seed)
         if settings.compile:
@@ -154,9 +140,9 @@ def train(
         with _quiet():
             trainer = _trainer(task, folder, recorder, accelerator, devices, progress, epochs)
         last = folder / LAST
-        check_has_network(folder)
+        files.check_has_network(folder)
         if last.exists():
-            load_weights(module.model, last, "callbacks", "loops")  # says at once if it does not fit
+            files.load_weights(module.model, last, "callbacks", "loops")  # says at once if it does not fit
         elif (folder / "metrics.jsonl").exists():
             raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
         with _interruptible(), _quiet():
@@ -175,17 +161,17 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
     """
     folder = Path(folder)
     task = read_task(folder)
-    selected(folder, task)
+    files.selected(folder, task)
     if task.stacked:
         return test_stacked(folder)
-    with precision(task.settings.precision), kept_random_state():
+    with precision(task.settings.precision), files.kept_random_state():
         return _test(folder, task.learner(), Data(task, data_dir), accelerator)
 
 
 def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[str, Any]:
     task = module.task
     settings = task.settings
-    load_weights(module.model, selected(folder, task))
+    files.load_weights(module.model, files.selected(folder, task))
     with _interruptible(), _quiet():
         trainer = _trainer(task, folder, None, accelerator, 1, False, None)
         found = trainer.test(module, datamodule=data, verbose=False)
@@ -203,13 +189,13 @@ def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[s
         "epochs": len(epochs),
         "parameters": sum(p.numel() for p in module.model.parameters()),
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
-        "device": device_name(trainer.strategy.root_device),
+        "device": files.device_name(trainer.strategy.root_device),
     }
     if len(epochs) < settings.epochs:
         return result
     if isinstance(module, Classification):
         np.save(folder / "confusion.npy", module.confusion.compute().cpu().numpy())
-    write_result(folder, module.model, result)
+    files.write_result(folder, module.model, result)
     return result
 
 
