@@ -17,6 +17,7 @@ console = Console()
 errors = Console(stderr=True)
 
 Run = Annotated[Path, typer.Argument(help="A run's folder.")]
+Runs = Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; PSCNN_DATA or a per-user cache by default.")]
 Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
 

@@ -1,4 +1,4 @@
-"""What networks cost, and how well they tell symmetries."""
+"""What networks cost, how well they tell symmetries, and data sets that are computed."""
 
 import json
 import statistics
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pscnn import PscnnError
 from pscnn._files import reported, write_whole
-from pscnn.cli._app import app, command, console, fail, say
+from pscnn.cli._app import DataDir, Runs, app, command, console, fail, say
 from pscnn.cli._many import complete_runs
 
 
@@ -35,8 +35,7 @@ def bench(
     from pscnn.groups import parse
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        fail(f"cannot measure on {device!r}: use cpu{', or cuda' if torch.cuda.is_available() else ''}")
+    _check_device(device, "measure")
     if out is not None and out.exists():
         fail(f"{out} exists; choose another file with --out")
     cases = []
@@ -88,9 +87,7 @@ def benchmark_symmetry(
     seeds: Annotated[int, typer.Option(min=1, help="Networks per task.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 100,
     vary: Annotated[str | None, typer.Option(help="Compare: alignment, kl, bandlimit or densities.")] = None,
-    runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
-        "runs"
-    ),
+    runs: Runs = Path("runs"),
 ) -> None:
     """Learn tasks whose symmetries are known, and score how well the learnt densities tell them."""
     from pscnn import experiments, training
@@ -118,3 +115,44 @@ def benchmark_symmetry(
         )
     console.print(table)
     say(f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error")
+
+
+data_app = typer.Typer(help="Data sets that are made, not downloaded.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@data_app.callback()
+def _data() -> None:
+    """Keep ``prepare`` a command of its own, although it is the only one."""
+
+
+@data_app.command("prepare")
+@command
+def prepare_data(
+    what: Annotated[str, typer.Argument(help="smoke.")],
+    data_dir: DataDir = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Make a data set in the data folder. What is there already is kept; an interrupted preparation can be repeated."""
+    from rich.progress import Progress
+
+    from pscnn.data import smoke
+
+    if what != "smoke":
+        fail(f"unknown data set {what!r}: use smoke")
+    _check_device(device, "simulate")
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("simulating", total=None)
+        folder = smoke.prepare(
+            data_dir, device=device, on_step=lambda done, total: progress.update(bar, completed=done, total=total)
+        )
+    say(f"smoke: {len(smoke.TASKS)} simulations in {folder}")
+
+
+def _check_device(device: str, purpose: str) -> None:
+    """Refuse a device that is not there; what it is for is a verb."""
+    import torch
+
+    known = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    if device not in known:
+        fail(f"cannot {purpose} on {device!r}: use {', or '.join(known)}")

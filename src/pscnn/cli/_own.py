@@ -1,4 +1,4 @@
-"""Data sets: people's own, and those that are made."""
+"""People's own data."""
 
 import contextlib
 import csv
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pscnn import PscnnError
 from pscnn._files import make_folder
-from pscnn.cli._app import Accelerator, DataDir, Run, app, command, complain, console, fail, progress_bar, say
+from pscnn.cli._app import Accelerator, Run, app, command, complain, console, fail, progress_bar, say
 from pscnn.cli._many import complete_runs
 
 
@@ -144,37 +144,3 @@ def export(
     from pscnn import training
 
     say(f"written: {training.export_run(run, out, kind)}")
-
-
-data_app = typer.Typer(help="Data sets that are made, not downloaded.", no_args_is_help=True)
-app.add_typer(data_app, name="data")
-
-
-@data_app.callback()
-def _data() -> None:
-    """Keep ``prepare`` a command of its own, although it is the only one."""
-
-
-@data_app.command("prepare")
-@command
-def prepare_data(
-    what: Annotated[str, typer.Argument(help="smoke.")],
-    data_dir: DataDir = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-) -> None:
-    """Make a data set in the data folder. What is there already is kept; an interrupted preparation can be repeated."""
-    import torch
-    from rich.progress import Progress
-
-    from pscnn.data import smoke
-
-    if what != "smoke":
-        fail(f"unknown data set {what!r}: use smoke")
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        fail(f"cannot simulate on {device!r}: use cpu{', or cuda' if torch.cuda.is_available() else ''}")
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("simulating", total=None)
-        folder = smoke.prepare(
-            data_dir, device=device, on_step=lambda done, total: progress.update(bar, completed=done, total=total)
-        )
-    say(f"smoke: {len(smoke.TASKS)} simulations in {folder}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, app, command, complain, console, errors, fail, say
+from pscnn.cli._app import Accelerator, DataDir, Runs, app, command, complain, console, errors, fail, say
 from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NamedCommands, with_settings
 
@@ -70,9 +70,7 @@ def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5)
 
 def _reproduce(
     ctx: typer.Context,
-    runs: Annotated[Path, typer.Option(help="Folder for runs; what is finished in it is not run again.")] = Path(
-        "runs"
-    ),
+    runs: Runs = Path("runs"),
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
     only: Annotated[
         list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; can be given again.")

@@ -15,13 +15,7 @@ from pscnn.cli._app import command, fail
 if TYPE_CHECKING:
     from pscnn.training import Option, Settings
 
-PANELS = {
-    "task": "Task",
-    "network": "Network",
-    "density": "Densities",
-    "optimiser": "Optimiser",
-    "run": "Run",
-}
+PANELS = {"task": "Task", "network": "Network", "density": "Densities", "optimiser": "Optimiser", "run": "Run"}
 
 
 class NamedCommands(TyperGroup):

@@ -138,7 +138,17 @@ def train(
             module.class_weights.copy_(data.class_weights())
         recorder = _Recorder(folder, task.metric, draw)
         with _quiet():
-            trainer = _trainer(task, folder, recorder, accelerator, devices, progress, epochs)
+            trainer = _trainer(
+                task,
+                folder,
+                accelerator,
+                devices=devices,
+                strategy="auto" if devices in (1, "1") else "ddp_spawn",
+                max_epochs=epochs or settings.epochs,
+                callbacks=[recorder, *([callbacks.RichProgressBar(leave=False)] if progress else [])],
+                logger=loggers.TensorBoardLogger(folder, name="", version="tensorboard"),
+                enable_progress_bar=progress,
+            )
         last = folder / LAST
         files.check_has_network(folder)
         if last.exists():
@@ -173,7 +183,7 @@ def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[s
     settings = task.settings
     files.load_weights(module.model, files.selected(folder, task))
     with _interruptible(), _quiet():
-        trainer = _trainer(task, folder, None, accelerator, 1, False, None)
+        trainer = _trainer(task, folder, accelerator, devices=1, logger=False, enable_progress_bar=False)
         found = trainer.test(module, datamodule=data, verbose=False)
     metrics = {name: value for part in found for name, value in part.items()}
     epochs = history(folder)
@@ -199,39 +209,21 @@ def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[s
     return result
 
 
-def _trainer(
-    task: Task,
-    folder: Path,
-    recorder: _Recorder | None,
-    accelerator: str,
-    devices: int | str,
-    progress: bool,
-    epochs: int | None,
-) -> lightning.Trainer:
-    several = devices not in (1, "1")
+def _trainer(task: Task, folder: Path, accelerator: str, **options: Any) -> lightning.Trainer:
     if accelerator == "gpu" and not torch.cuda.is_available():
         raise RunError("no GPU was found: use --accelerator cpu or auto")
-    found: list[Any] = [recorder] if recorder else []
-    if progress:
-        found.append(callbacks.RichProgressBar(leave=False))
-    logger = loggers.TensorBoardLogger(folder, name="", version="tensorboard") if recorder else False
     return lightning.Trainer(
         accelerator=accelerator,
-        devices=devices,
-        strategy="ddp_spawn" if several else "auto",
-        max_epochs=epochs or task.settings.epochs,
         precision="bf16-mixed" if task.settings.precision == "bf16" else "32-true",
-        callbacks=found,
-        logger=logger,
         plugins=[_AtomicFiles()],
         enable_checkpointing=False,
-        enable_progress_bar=progress,
         enable_model_summary=False,
         use_distributed_sampler=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
         benchmark=True,
         default_root_dir=folder,
+        **options,
     )
 
 

@@ -26,8 +26,8 @@ from pscnn._extras import PscnnError
 from pscnn._files import reported, write_whole
 from pscnn._types import AnyArray
 from pscnn.densities import likelihoods
-from pscnn.training._settings import ConfigError, Settings
-from pscnn.training._task import Task, read_settings, task_of
+from pscnn.training._settings import ConfigError, Settings, read_yaml
+from pscnn.training._task import Task, make_settings, task_of
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 
@@ -39,11 +39,10 @@ class Trained(NamedTuple):
     model: nn.Module
 
 
-def describe(folder: Path, settings: Settings) -> Path:
-    """Write a run's settings and the versions it is made with into its folder, and return that."""
+def describe(folder: Path, settings: Settings) -> None:
+    """Write a run's settings and the versions it is made with into its folder."""
     write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
     write_text(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
-    return folder
 
 
 def read_task(folder: str | Path) -> Task:
@@ -52,7 +51,7 @@ def read_task(folder: str | Path) -> Task:
     if not path.exists():
         raise RunError(f"{folder} is not a run: it has no config.yaml")
     try:
-        return task_of(read_settings(path))
+        return task_of(make_settings(read_yaml(path)))
     except ConfigError as error:
         raise RunError(f"{path}: {error}") from None
 

@@ -13,8 +13,8 @@ from filelock import FileLock, Timeout
 
 from pscnn._files import make_folder
 from pscnn.training._run import RunError, describe, read_json, read_result
-from pscnn.training._settings import ConfigError, Settings
-from pscnn.training._task import former_names, read_settings, task_of
+from pscnn.training._settings import ConfigError, Settings, read_yaml
+from pscnn.training._task import former_names, make_settings, task_of
 
 State = Literal["finished", "running", "started", "failed", "new"]
 LONGEST = 120
@@ -186,6 +186,6 @@ def _numbered(name: str, number: int) -> str:
 
 def _settings_of(folder: Path) -> Settings | None:
     try:
-        return read_settings(folder / "config.yaml")
+        return make_settings(read_yaml(folder / "config.yaml"))
     except ConfigError:
         return None

@@ -30,12 +30,7 @@ class ResidualPathways(Method):
 class ParallelPathway(tnn.Module):
     """Residual pathway priors around a whole block: an equivariant block plus a plain one, each with its penalty."""
 
-    def __init__(
-        self,
-        equivariant: tnn.Module,
-        free: tnn.Module,
-        factors: tuple[float, float] = FACTORS,
-    ) -> None:
+    def __init__(self, equivariant: tnn.Module, free: tnn.Module, factors: tuple[float, float] = FACTORS) -> None:
         super().__init__()
         self.equivariant, self.free, self.factors = equivariant, free, factors
 
