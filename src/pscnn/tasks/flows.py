@@ -120,7 +120,8 @@ class Smoke(FlowTask):
     """Smoke in a closed box."""
 
     settings_type = SmokeSettings
-    source, grid = smoke, (smoke.SIZE, smoke.SIZE)
+    source = smoke
+    grid = (smoke.SIZE, smoke.SIZE)
 
 
 @dataclass(frozen=True)
@@ -137,4 +138,5 @@ class JetFlow(FlowTask):
     """Measured jets of air."""
 
     settings_type = JetFlowSettings
-    source, grid = jetflow, jetflow.SIZE
+    source = jetflow
+    grid = jetflow.SIZE
