@@ -13,13 +13,7 @@ class MissingExtraError(PscnnError, ImportError):
 
 
 def require(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import an optional module, or say which extra brings it.
-
-    Args:
-        module: What to import.
-        extra: The extra of this package that installs it.
-        purpose: What needs it, the beginning of the sentence: "MNIST's download".
-    """
+    """Import an optional module, or say which extra brings it; the purpose begins the sentence: "MNIST's download"."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,7 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and errors of the system in words."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from pscnn._extras import PscnnError
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -13,3 +17,18 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except OSError:
         partial.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def reported(problem: str, kind: type[PscnnError], advice: str = "") -> Iterator[None]:
+    """Turn an error of the system into one for people: the problem, the system's reason, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{problem}: {error.strerror}{advice}") from None
+
+
+def make_folder(folder: Path, option: str, kind: type[PscnnError]) -> None:
+    """Make a folder, or name the option with which to choose another."""
+    with reported(f"cannot create the folder {folder}", kind, f". Choose another with {option}"):
+        folder.mkdir(parents=True, exist_ok=True)

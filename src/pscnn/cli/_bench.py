@@ -1,6 +1,4 @@
-"""What networks cost, and how well they tell symmetries."""
-
-from __future__ import annotations
+"""What networks cost, how well they tell symmetries, and data sets that are computed."""
 
 import json
 import statistics
@@ -11,7 +9,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import app, command, complete_runs, console, fail, say
+from pscnn import PscnnError
+from pscnn._files import reported, write_whole
+from pscnn.cli._app import DataDir, Runs, app, command, console, fail, say
+from pscnn.cli._many import complete_runs
 
 
 @app.command()
@@ -40,8 +41,7 @@ def bench(
     from pscnn.groups import parse
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        fail(f"cannot measure on {device!r}: use cpu{', or cuda' if torch.cuda.is_available() else ''}")
+    _check_device(device, "measure")
     if out is not None and out.exists():
         fail(f"{out} exists; choose another file with --out")
     cases = []
@@ -82,12 +82,8 @@ def bench(
     machine = experiments.machine(device)
     say(f"median [range] of {rounds} timings on {machine['device']}")
     if out is not None:
-        from pscnn._files import write_whole
-
-        try:
+        with reported(f"cannot write {out}", PscnnError):
             write_whole(out, json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
-        except OSError as error:
-            fail(f"cannot write {out}: {error.strerror}")
 
 
 @app.command("benchmark-symmetry")
@@ -97,7 +93,7 @@ def benchmark_symmetry(
     seeds: Annotated[int, typer.Option(min=1, help="Networks per target.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs.")] = 100,
     vary: Annotated[str | None, typer.Option(help="Setting to vary: alignment, kl, bandlimit or densities.")] = None,
-    runs: Annotated[Path, typer.Option(help="Folder for runs; finished ones in it are not run again.")] = Path("runs"),
+    runs: Runs = Path("runs"),
 ) -> None:
     """Score how well densities recover the symmetries of tasks in which they are known."""
     from pscnn import experiments, training
@@ -125,3 +121,44 @@ def benchmark_symmetry(
         )
     console.print(table)
     say(f"{seeds} seeds: mean [lowest] AUC, mean total variation, median error")
+
+
+data_app = typer.Typer(help="Generate data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@data_app.callback()
+def _data() -> None:
+    """Keep ``prepare`` a command of its own, although it is the only one."""
+
+
+@data_app.command("prepare")
+@command
+def prepare_data(
+    what: Annotated[str, typer.Argument(help="Data set: smoke.")],
+    data_dir: DataDir = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Generate a data set in the data folder. Existing files are not replaced; run it again if it was interrupted."""
+    from rich.progress import Progress
+
+    from pscnn.data import smoke
+
+    if what != "smoke":
+        fail(f"unknown data set {what!r}: use smoke")
+    _check_device(device, "simulate")
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("simulating", total=None)
+        folder = smoke.prepare(
+            data_dir, device=device, on_step=lambda done, total: progress.update(bar, completed=done, total=total)
+        )
+    say(f"smoke: {len(smoke.TASKS)} simulations in {folder}")
+
+
+def _check_device(device: str, purpose: str) -> None:
+    """Refuse a device that is not there; what it is for is a verb."""
+    import torch
+
+    known = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    if device not in known:
+        fail(f"cannot {purpose} on {device!r}: use {', or '.join(known)}")

@@ -1,6 +1,4 @@
-"""Commands for your own data, and for data sets that are generated."""
-
-from __future__ import annotations
+"""Commands for your own data."""
 
 import contextlib
 import csv
@@ -13,20 +11,9 @@ import typer
 from rich.table import Table
 
 from pscnn import PscnnError
-from pscnn.cli._app import (
-    Accelerator,
-    DataDir,
-    Run,
-    app,
-    command,
-    complain,
-    complete_runs,
-    console,
-    fail,
-    make_folder,
-    progress_bar,
-    say,
-)
+from pscnn._files import make_folder
+from pscnn.cli._app import Accelerator, Run, app, command, complain, console, fail, progress_bar, say
+from pscnn.cli._many import complete_runs
 
 
 @app.command()
@@ -65,7 +52,7 @@ def discover(
 
     report.check_report()  # said before minutes of training, not after
     folder = out or Path("discover") / data.stem
-    make_folder(folder, "--out")
+    make_folder(folder, "--out", PscnnError)
     try:
         with progress_bar() as progress:
             bar = progress.add_task("reading", total=None)
@@ -167,37 +154,3 @@ def export(
     from pscnn import training
 
     say(f"written: {training.export_run(run, out, kind)}")
-
-
-data_app = typer.Typer(help="Generate data sets.", no_args_is_help=True)
-app.add_typer(data_app, name="data")
-
-
-@data_app.callback()
-def _data() -> None:
-    """Keep ``prepare`` a command of its own, although it is the only one."""
-
-
-@data_app.command("prepare")
-@command
-def prepare_data(
-    what: Annotated[str, typer.Argument(help="Data set: smoke.")],
-    data_dir: DataDir = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-) -> None:
-    """Generate a data set in the data folder. Existing files are not replaced; run it again if it was interrupted."""
-    import torch
-    from rich.progress import Progress
-
-    from pscnn.data import smoke
-
-    if what != "smoke":
-        fail(f"unknown data set {what!r}: use smoke")
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        fail(f"cannot simulate on {device!r}: use cpu{', or cuda' if torch.cuda.is_available() else ''}")
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("simulating", total=None)
-        folder = smoke.prepare(
-            data_dir, device=device, on_step=lambda done, total: progress.update(bar, completed=done, total=total)
-        )
-    say(f"smoke: {len(smoke.TASKS)} simulations in {folder}")

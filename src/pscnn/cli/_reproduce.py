@@ -1,7 +1,5 @@
 """Tables and figures of the paper, and what is known of any runs."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable
@@ -11,14 +9,15 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, app, command, complain, complete_runs, console, errors, fail, say
+from pscnn.cli._app import Accelerator, DataDir, Runs, app, command, complain, console, errors, fail, say
+from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NamedCommands, with_settings
 
 Format = Annotated[str, typer.Option("--format", help="text, markdown, latex or csv.")]
 
 
 class _Sheets(NamedCommands):
-    def names(self) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         from pscnn.experiments import SHEETS
 
         return ["list", *SHEETS]
@@ -26,8 +25,9 @@ class _Sheets(NamedCommands):
     def make(self, name: str) -> Callable[..., Any]:
         if name == "list":
             return command(_list)
-        if name not in self.names():
-            fail(f"unknown table {name!r}: use one of {', '.join(self.names())}", 2)
+        known = self.list_commands(None)
+        if name not in known:
+            fail(f"unknown table {name!r}: use one of {', '.join(known)}", 2)
         sheets = _sheets(name)
         types = {type(one): None for sheet in sheets for one, _ in sheet.cells.values()}
         function = with_settings(command(_reproduce), [*types])
@@ -70,7 +70,7 @@ def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5)
 
 def _reproduce(
     ctx: typer.Context,
-    runs: Annotated[Path, typer.Option(help="Folder for runs; finished ones in it are not run again.")] = Path("runs"),
+    runs: Runs = Path("runs"),
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
     only: Annotated[
         list[str] | None, typer.Option(help="Only this row or column, or a pattern such as 'O(2)*'; can be repeated.")

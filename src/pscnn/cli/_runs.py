@@ -1,7 +1,5 @@
 """Single runs: train, test, look."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, Run, app, command, complete_runs, console, errors, fail, say
+from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, errors, fail, say
+from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NamedCommands, with_settings
 
 
@@ -28,7 +27,7 @@ def quickstart(
 
 
 class _Tasks(NamedCommands):
-    def names(self) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         from pscnn.tasks import TASKS
 
         return [*TASKS]

@@ -15,29 +15,15 @@ from pscnn.cli._app import command, fail
 if TYPE_CHECKING:
     from pscnn.training import Option, Settings
 
-PANELS = {
-    "task": "Task",
-    "network": "Network",
-    "density": "Densities",
-    "optimiser": "Optimiser",
-    "run": "Run",
-}
+PANELS = {"task": "Task", "network": "Network", "density": "Densities", "optimiser": "Optimiser", "run": "Run"}
 
 
 class NamedCommands(TyperGroup):
-    """A group whose commands are made when they are asked for."""
-
-    def names(self) -> list[str]:
-        """Of all commands."""
-        raise NotImplementedError
+    """A group whose commands are made when they are asked for; ``list_commands`` names them."""
 
     def make(self, name: str) -> Callable[..., Any]:
         """The function of a command, with its options in its signature."""
         raise NotImplementedError
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """For help and completion."""
-        return self.names()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name, or a message that names all."""

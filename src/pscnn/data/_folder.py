@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pscnn._extras import PscnnError, require
-from pscnn._files import write_whole
+from pscnn._files import reported, write_whole
 from pscnn._types import AnyArray
 
 
@@ -59,11 +59,9 @@ def array_of(arrays: dict[str, AnyArray], name: str, path: Path) -> AnyArray:
 
 def save(path: Path, content: io.BytesIO, advice: str) -> None:
     """Write a file, whole or not at all, into a folder that is made if need be."""
-    try:
+    with reported(f"cannot write {path}", DataError, f". {advice}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content.getvalue())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}. {advice}") from None
 
 
 def download(address: str, path: Path, title: str, advice: str, checksum: str | None = None) -> None:

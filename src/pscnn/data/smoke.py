@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pscnn._files import make_folder
 from pscnn.data._folder import DataError, data_folder, save
 from pscnn.data._windows import Windows, splits
 
@@ -141,17 +142,13 @@ def _carry_smoke(flow: Flow, centres: Tensor) -> Tensor:
 def _carry_velocity(flow: Flow, centres: Tensor) -> tuple[Tensor, Tensor]:
     """Semi-Lagrangian: every face takes the velocity from where the flow through it comes; the walls stay at rest."""
     faces = torch.arange(len(centres) + 1, dtype=centres.dtype, device=centres.device)
-    out = []
-    for own, other, x, y in ((flow.u, flow.v, faces, centres), (flow.v, flow.u, centres, faces)):
-        x, y = (t.expand(own.shape) for t in (x[None, None], y[None, :, None]))
-        if own is flow.u:
-            moved = _sample(own, x - own, y - _sample(other, x - 0.5, y) - 0.5)
-            moved[..., [0, -1]] = 0
-        else:
-            moved = _sample(own, x - _sample(other, x, y - 0.5) - 0.5, y - own)
-            moved[:, [0, -1]] = 0
-        out.append(moved)
-    return out[0], out[1]
+    x, y = faces.expand(flow.u.shape), centres[:, None].expand(flow.u.shape)
+    u = _sample(flow.u, x - flow.u, y - _sample(flow.v, x - 0.5, y) - 0.5)
+    x, y = centres.expand(flow.v.shape), faces[:, None].expand(flow.v.shape)
+    v = _sample(flow.v, x - _sample(flow.u, x, y - 0.5) - 0.5, y - flow.v)
+    u[..., [0, -1]] = 0
+    v[:, [0, -1]] = 0
+    return u, v
 
 
 def _cosines(size: int, device: torch.device | str, dtype: torch.dtype) -> Tensor:
@@ -199,10 +196,7 @@ def prepare(
         The folder with the files.
     """
     place = data_folder(folder) / "smoke"
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot create the folder {place}: {error.strerror}. Choose another with --data-dir") from None
+    make_folder(place, "--data-dir", DataError)
     missing = [task for task in TASKS if not _file(place, task).exists()]
     done, total = 0, STEPS * -(-len(missing) // _AT_ONCE)
     for start in range(0, len(missing), _AT_ONCE):

@@ -22,6 +22,7 @@ from pscnn.models._methods import ResidualPathway
 from pscnn.nn import FieldType
 
 FLOW_METHODS = ("mlp", "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer", "p-scnn")
+Make = Callable[..., tnn.Module]
 PAST = 10
 """Frames that a network sees."""
 TURNS = 4
@@ -91,9 +92,7 @@ def _regular(copies: int) -> FieldType:
     return FieldType(C(4), copies * [C(4).regular])
 
 
-def _blocks(
-    types: Sequence[Any], make: Callable[[Any, Any], tnn.Module], norm: Callable[[Any], tnn.Module] | None = None
-) -> list[tnn.Module]:
+def _blocks(types: Sequence[Any], make: Make, norm: Make | None = None) -> list[tnn.Module]:
     """A layer, its normalisation and a ReLU between every two types."""
     out: list[tnn.Module] = []
     for source, target in pairwise(types):
@@ -101,9 +100,7 @@ def _blocks(
     return out
 
 
-def _chain(
-    types: Sequence[Any], make: Callable[[Any, Any], tnn.Module], norm: Callable[[Any], tnn.Module] | None = None
-) -> list[tnn.Module]:
+def _chain(types: Sequence[Any], make: Make, norm: Make | None = None) -> list[tnn.Module]:
     """Blocks whose last is a layer alone."""
     return [*_blocks(types[:-1], make, norm), make(types[-2], types[-1])]
 
@@ -233,7 +230,7 @@ class _OverTurns(tnn.Module):
 class Lift(tnn.Module):
     """An equivariant network that is given features of the whole image in its middle, from a plain encoder."""
 
-    def __init__(self, hidden: int, steered: Callable[[FieldType, FieldType], tnn.Module]) -> None:
+    def __init__(self, hidden: int, steered: Make) -> None:
         super().__init__()
         self.in_type, self.out_type = VECTORS, VECTOR
         middle, more = _regular(hidden), _regular(hidden + hidden // TURNS)

@@ -29,15 +29,7 @@ class ImageSettings(TrainerSettings):
 
 
 class ImageTask(Task):
-    """Classes of images or volumes.
-
-    Args:
-        settings: The run's.
-        variant: Which of the task's variants.
-        names: Of the classes, or of the targets.
-        channels: Of the images.
-        ends: The brightnesses, from 0 to 1, that the network sees as −1 and 1.
-    """
+    """Classes, or numbers, of images or volumes; the network sees brightnesses between two ends as −1 to 1."""
 
     settings: Any
 

@@ -48,6 +48,8 @@ class FlowTask(Task):
     """A network continues a flow from its own frames."""
 
     settings: Any
+    source: ClassVar[Any]
+    """The module of the data."""
     grid: ClassVar[tuple[int, int]]
     """Height and width of the fields."""
     evaluation_batch = 50
@@ -83,8 +85,9 @@ class FlowTask(Task):
             density={"alignment": own.density_alignment},
         )
 
-    def checked(self, data: Mapping[str, Windows]) -> Mapping[str, Windows]:
-        """The same data, if every window has frames enough after it, and training does not reach those of the test."""
+    def load(self, folder: str | Path | None) -> Mapping[str, Windows]:
+        """Data in which every window has frames enough after it, and training does not reach those of the test."""
+        data: dict[str, Windows] = self.source.load(folder)
         steps = self.settings.train_steps
         if steps > data["future"].starts[0] - data["train"].starts[-1]:
             raise ConfigError(
@@ -119,10 +122,8 @@ class Smoke(FlowTask):
     """Forecasts of simulated smoke in a closed box."""
 
     settings_type = SmokeSettings
+    source = smoke
     grid = (smoke.SIZE, smoke.SIZE)
-
-    def load(self, folder: str | Path | None) -> Mapping[str, Windows]:
-        return self.checked(smoke.load(folder))
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,5 @@ class JetFlow(FlowTask):
     """Forecasts of measured jets of air."""
 
     settings_type = JetFlowSettings
+    source = jetflow
     grid = jetflow.SIZE
-
-    def load(self, folder: str | Path | None) -> Mapping[str, Windows]:
-        return self.checked(jetflow.load(folder))

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn._types import AnyArray, Array
+from pscnn._types import Array
 from pscnn.densities import likelihoods
 from pscnn.groups import O2, SO2, SO3, Group
 from pscnn.likelihood import Likelihood
@@ -51,12 +51,9 @@ def _turn(elements: Array) -> Array:
     return np.arctan2(plain[:, 1, 0], plain[:, 0, 0])
 
 
-def _reflects(elements: Array) -> AnyArray:
-    return np.linalg.det(elements) < 0
-
-
-def _unless(condition: AnyArray, distance: Array) -> Array:
-    return np.where(condition, np.pi, distance)
+def _proper(elements: Array, distance: Array) -> Array:
+    """The distance of rotations; reflections are as far away as can be."""
+    return np.where(np.linalg.det(elements) < 0, np.pi, distance)
 
 
 def _sector(u: Tensor, v: Tensor) -> Tensor:
@@ -74,13 +71,13 @@ TARGETS: dict[str, Target] = {
     "rotations": Target(
         O2(),
         lambda u, v: _number(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]),
-        lambda h: _unless(_reflects(h), np.zeros(len(h))),
+        lambda h: _proper(h, np.zeros(len(h))),
         "SO(2) in O(2)",
     ),
     "half-turn": Target(
         O2(),
         lambda u, v: _number(u[..., 0] * u[..., 1] + v[..., 0] ** 2),
-        lambda h: _unless(_reflects(h), np.abs(np.arcsin(np.clip(np.sin(_turn(h)), -1, 1)))),
+        lambda h: _proper(h, np.abs(np.arcsin(np.clip(np.sin(_turn(h)), -1, 1)))),
         "C(2) in O(2)",
     ),
     "mirror": Target(
@@ -92,7 +89,7 @@ TARGETS: dict[str, Target] = {
     "none": Target(
         O2(),
         lambda u, v: _number(u[..., 0] + v[..., 1]),
-        lambda h: _unless(_reflects(h), np.abs(_turn(h))),
+        lambda h: _proper(h, np.abs(_turn(h))),
         "the identity in O(2)",
     ),
     "up to 45°": Target(

@@ -19,23 +19,9 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch import nn
 
 from pscnn.densities import likelihoods
+from pscnn.training import _run as files
 from pscnn.training._learner import Classification, Data, Learner
-from pscnn.training._run import (
-    BEST,
-    LAST,
-    RunError,
-    check_has_network,
-    device_name,
-    history,
-    kept_random_state,
-    load_weights,
-    precision,
-    read_saved,
-    read_task,
-    selected,
-    write_history,
-    write_result,
-)
+from pscnn.training._run import LAST, RunError, history, precision, read_task
 from pscnn.training._stacked import test_stacked, train_stacked
 from pscnn.training._store import alone
 from pscnn.training._task import Metric, Task
@@ -60,7 +46,7 @@ class _AtomicFiles(TorchCheckpointIO):
             ) from error
 
     def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        return read_saved(Path(path))
+        return files.read_saved(Path(path))
 
 
 class _Recorder(callbacks.Callback):
@@ -90,7 +76,7 @@ class _Recorder(callbacks.Callback):
         better = self.best is None or (score > self.best if self.metric.more_is_better else score < self.best)
         if better or math.isnan(self.best or 0.0):
             self.best = score
-            trainer.save_checkpoint(self.folder / BEST, weights_only=True)
+            trainer.save_checkpoint(self.folder / files.BEST, weights_only=True)
         trainer.save_checkpoint(self.folder / LAST)  # with the history: whatever comes after it can be made again
         self.write(trainer)
         self._draw(trainer, module)
@@ -98,7 +84,7 @@ class _Recorder(callbacks.Callback):
     def write(self, trainer: lightning.Trainer) -> None:
         """The metrics of all epochs."""
         if trainer.is_global_zero:
-            write_history(self.folder, self.history)
+            files.write_history(self.folder, self.history)
 
     def _draw(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         last = trainer.current_epoch + 1 == trainer.max_epochs
@@ -142,7 +128,7 @@ def train(
     if task.stacked:
         return train_stacked([folder])[0]
     settings = task.settings
-    with alone(folder), precision(settings.precision), kept_random_state():
+    with alone(folder), precision(settings.precision), files.kept_random_state():
         data = data or Data(task, data_dir)
         torch.manual_seed(settings.seed)
         if settings.compile:
@@ -152,11 +138,21 @@ def train(
             module.class_weights.copy_(data.class_weights())
         recorder = _Recorder(folder, task.metric, draw)
         with _quiet():
-            trainer = _trainer(task, folder, recorder, accelerator, devices, progress, epochs)
+            trainer = _trainer(
+                task,
+                folder,
+                accelerator,
+                devices=devices,
+                strategy="auto" if devices in (1, "1") else "ddp_spawn",
+                max_epochs=epochs or settings.epochs,
+                callbacks=[recorder, *([callbacks.RichProgressBar(leave=False)] if progress else [])],
+                logger=loggers.TensorBoardLogger(folder, name="", version="tensorboard"),
+                enable_progress_bar=progress,
+            )
         last = folder / LAST
-        check_has_network(folder)
+        files.check_has_network(folder)
         if last.exists():
-            load_weights(module.model, last, "callbacks", "loops")  # says at once if it does not fit
+            files.load_weights(module.model, last, "callbacks", "loops")  # says at once if it does not fit
         elif (folder / "metrics.jsonl").exists():
             raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
         with _interruptible(), _quiet():
@@ -175,19 +171,19 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
     """
     folder = Path(folder)
     task = read_task(folder)
-    selected(folder, task)
+    files.selected(folder, task)
     if task.stacked:
         return test_stacked(folder)
-    with precision(task.settings.precision), kept_random_state():
+    with precision(task.settings.precision), files.kept_random_state():
         return _test(folder, task.learner(), Data(task, data_dir), accelerator)
 
 
 def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[str, Any]:
     task = module.task
     settings = task.settings
-    load_weights(module.model, selected(folder, task))
+    files.load_weights(module.model, files.selected(folder, task))
     with _interruptible(), _quiet():
-        trainer = _trainer(task, folder, None, accelerator, 1, False, None)
+        trainer = _trainer(task, folder, accelerator, devices=1, logger=False, enable_progress_bar=False)
         found = trainer.test(module, datamodule=data, verbose=False)
     metrics = {name: value for part in found for name, value in part.items()}
     epochs = history(folder)
@@ -203,49 +199,31 @@ def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[s
         "epochs": len(epochs),
         "parameters": sum(p.numel() for p in module.model.parameters()),
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
-        "device": device_name(trainer.strategy.root_device),
+        "device": files.device_name(trainer.strategy.root_device),
     }
     if len(epochs) < settings.epochs:
         return result
     if isinstance(module, Classification):
         np.save(folder / "confusion.npy", module.confusion.compute().cpu().numpy())
-    write_result(folder, module.model, result)
+    files.write_result(folder, module.model, result)
     return result
 
 
-def _trainer(
-    task: Task,
-    folder: Path,
-    recorder: _Recorder | None,
-    accelerator: str,
-    devices: int | str,
-    progress: bool,
-    epochs: int | None,
-) -> lightning.Trainer:
-    several = devices not in (1, "1")
+def _trainer(task: Task, folder: Path, accelerator: str, **options: Any) -> lightning.Trainer:
     if accelerator == "gpu" and not torch.cuda.is_available():
         raise RunError("no GPU is available: use --accelerator cpu or auto")
-    found: list[Any] = [recorder] if recorder else []
-    if progress:
-        found.append(callbacks.RichProgressBar(leave=False))
-    logger = loggers.TensorBoardLogger(folder, name="", version="tensorboard") if recorder else False
     return lightning.Trainer(
         accelerator=accelerator,
-        devices=devices,
-        strategy="ddp_spawn" if several else "auto",
-        max_epochs=epochs or task.settings.epochs,
         precision="bf16-mixed" if task.settings.precision == "bf16" else "32-true",
-        callbacks=found,
-        logger=logger,
         plugins=[_AtomicFiles()],
         enable_checkpointing=False,
-        enable_progress_bar=progress,
         enable_model_summary=False,
         use_distributed_sampler=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
         benchmark=True,
         default_root_dir=folder,
+        **options,
     )
 
 

@@ -76,20 +76,14 @@ class Learner(lightning.LightningModule):
             self._compiled = self._compiled or torch.compile(self.objective, mode="reduce-overhead", dynamic=False)
             objective = self._compiled
         values = objective(x, y)
-        self._count(values, len(y))
-        return values["loss"]
-
-    def _count(self, values: dict[str, Tensor], images: int) -> None:
-        """Average over the epoch here: Lightning's own averages cost more than a small network's step."""
-        stacked = torch.stack([value.detach() for value in values.values()]) * images
+        # Averaged over the epoch here: Lightning's own averages cost more than a small network's step.
+        stacked = torch.stack([value.detach() for value in values.values()]) * len(y)
         self._totals = stacked if self._totals is None else self._totals + stacked
-        self._images += images
+        self._images += len(y)
         if self.trainer.is_last_batch:
-            means = (self._totals / self._images).unbind()
-            names = [f"train/{name}" for name in values]
-            self.log_dict(
-                dict(zip(names, means, strict=True)), on_step=False, on_epoch=True, batch_size=1, sync_dist=True
-            )
+            means = dict(zip([f"train/{name}" for name in values], self._totals / self._images, strict=True))
+            self.log_dict(means, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
+        return values["loss"]
 
     def on_validation_start(self) -> None:
         """Before the epoch's network is judged and saved, move its densities; its answers stay the same."""

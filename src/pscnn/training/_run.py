@@ -23,11 +23,11 @@ import yaml
 from torch import nn
 
 from pscnn._extras import PscnnError
-from pscnn._files import write_whole
+from pscnn._files import reported, write_whole
 from pscnn._types import AnyArray
 from pscnn.densities import likelihoods
-from pscnn.training._settings import ConfigError, Settings
-from pscnn.training._task import Task, read_settings, task_of
+from pscnn.training._settings import ConfigError, Settings, read_yaml
+from pscnn.training._task import Task, make_settings, task_of
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 
@@ -39,11 +39,10 @@ class Trained(NamedTuple):
     model: nn.Module
 
 
-def describe(folder: Path, settings: Settings) -> Path:
-    """Write a run's settings and the versions it is made with into its folder, and return that."""
+def describe(folder: Path, settings: Settings) -> None:
+    """Write a run's settings and the versions it is made with into its folder."""
     write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
     write_text(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
-    return folder
 
 
 def read_task(folder: str | Path) -> Task:
@@ -52,7 +51,7 @@ def read_task(folder: str | Path) -> Task:
     if not path.exists():
         raise RunError(f"{folder} is not a run: it has no config.yaml")
     try:
-        return task_of(read_settings(path))
+        return task_of(make_settings(read_yaml(path)))
     except ConfigError as error:
         raise RunError(f"{path}: {error}") from None
 
@@ -81,13 +80,7 @@ def load(folder: str | Path) -> Trained:
 
 
 def load_weights(model: nn.Module, path: Path, *parts: str) -> None:
-    """Put the weights of a checkpoint into a network, if they fit.
-
-    Args:
-        model: The network.
-        path: The checkpoint.
-        parts: What else it must have, to be continued.
-    """
+    """Put the weights of a checkpoint, with other parts if it is to be continued, into a network, if they fit."""
     state = read_saved(path, "state_dict", *parts)["state_dict"]
     try:
         model.load_state_dict({str(name).removeprefix("model."): value for name, value in state.items()})
@@ -191,20 +184,27 @@ RESULT = {"epochs": int, "best_epoch": int, "parameters": int, "seconds": float,
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole, or raise an error for people."""
-    try:
+    with reported(f"cannot write {path}", RunError):
         write_whole(path, text)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _received(path: Path) -> Iterator[None]:
+    """Refuse a file that cannot be read; whether there is one is the caller's affair."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError, RecursionError) as error:
+        raise RunError(f"{path} is damaged or not a file of pscnn: {error}") from None
+
+
+_IF_THERE = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """An object of a JSON file; None if there is no such file."""
-    try:
+    with _received(path), _IF_THERE:
         return _object(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path} is damaged or not a file of pscnn: {error}") from None
+    return None
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -217,12 +217,8 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a finished run; None for others."""
     path = folder / "result.json"
     found = read_json(path)
-    if found is None:
-        return None
-    try:
-        return check_result(found)
-    except ValueError as error:
-        raise RunError(f"{path} is damaged or not a file of pscnn: {error}") from None
+    with _received(path):
+        return None if found is None else check_result(found)
 
 
 def check_result(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,16 +238,13 @@ def check_result(found: Mapping[str, Any]) -> dict[str, Any]:
 def history(folder: str | Path) -> list[dict[str, Any]]:
     """The metrics of a run's complete epochs; none if it has not begun."""
     path = Path(folder) / "metrics.jsonl"
-    try:
+    with _received(path), _IF_THERE:
         rows = [_object(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
         for number, row in enumerate(rows):
             if row.get("epoch") != number or not all(isinstance(value, int | float) for value in row.values()):
                 raise ValueError(f"line {number + 1} is not an epoch's metrics")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path} is damaged or not a file of pscnn: {error}") from None
-    return rows
+        return rows
+    return []
 
 
 def write_history(folder: Path, rows: list[dict[str, Any]]) -> None:
@@ -264,7 +257,7 @@ def read_confusion(folder: Path, classes: int) -> AnyArray | None:
     path = folder / "confusion.npy"
     if not path.exists():
         return None
-    try:
+    with _received(path):
         with path.open("rb") as handle:  # its header first: it can claim any size
             version = np.lib.format.read_magic(handle)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -272,8 +265,6 @@ def read_confusion(folder: Path, classes: int) -> AnyArray | None:
         if shape != (classes, classes) or dtype.kind not in "iu":
             raise ValueError(f"expected whole numbers of shape {(classes, classes)}, got {dtype} of shape {shape}")
         return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise RunError(f"{path} is damaged or not a file of pscnn: {error}") from None
 
 
 def diverged(result: Mapping[str, Any]) -> bool:

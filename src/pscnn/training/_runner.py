@@ -18,7 +18,7 @@ from pscnn._files import write_whole
 from pscnn.training._run import read_result, read_task
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._store import Store, run_lock
-from pscnn.training._task import make_settings, task_type
+from pscnn.training._task import task_type
 from pscnn.training._workers import in_processes, in_ray
 
 ENGINES = ("local", "ray")
@@ -90,12 +90,9 @@ def run_missing(
                     done(settings, one)
 
         if jobs:
-            arguments = [
-                ([s.to_dict() for s in job], where.root, where.name, data, accelerator, draw, attempt > 0)
-                for job in jobs
-            ]
+            arguments = [(job, where, data, accelerator, draw, attempt > 0) for job in jobs]
             if engine == "ray":
-                in_ray(_run, arguments, keep, gpus=gpus)
+                in_ray(_run, arguments, keep, gpus)
             else:
                 in_processes(_run, arguments, min(workers or os.cpu_count() or 1, len(jobs)), keep)
     return {settings: results[settings] for settings in runs}
@@ -111,20 +108,13 @@ def _jobs(runs: Sequence[Settings]) -> list[list[Settings]]:
 
 
 def _run(
-    values: list[dict[str, Any]],
-    root: Path,
-    name: str | None,
-    data_dir: Path | None,
-    accelerator: str,
-    draw: Draw | None,
-    wait: bool,
+    runs: list[Settings], store: Store, data_dir: Path | None, accelerator: str, draw: Draw | None, wait: bool
 ) -> list[Any]:
-    """Bring runs to their end; their results, or ``_BUSY`` where another process works on one and we do not wait."""
+    """Bring runs to their end; their results, or ``_BUSY`` where another process is working on one and we do not wait."""
     from pscnn.training._fit import train
     from pscnn.training._stacked import train_stacked
 
-    store = Store(root, name)
-    folders = [store.start(make_settings(one)) for one in values]
+    folders = [store.start(settings) for settings in runs]
     results: dict[Path, Any] = dict.fromkeys(folders, _BUSY)
     with contextlib.ExitStack() as locks:
         held = []
@@ -145,17 +135,13 @@ def _run(
                 for folder in missing:
                     results[folder] = train(folder, data_dir, accelerator=accelerator, progress=False, draw=draw)
         except Exception as error:
+            text = {
+                "error": f"{type(error).__name__}: {error}",
+                "traceback": traceback.format_exc(),
+                "time": datetime.now().astimezone().isoformat(timespec="seconds"),
+            }
             for folder in missing:
-                _record(folder, error)
+                with contextlib.suppress(OSError):  # the disk may be what failed
+                    write_whole(folder / "failure.json", json.dumps(text, indent=2) + "\n")
             raise
     return [results[folder] for folder in folders]
-
-
-def _record(folder: Path, error: Exception) -> None:
-    text = {
-        "error": f"{type(error).__name__}: {error}",
-        "traceback": traceback.format_exc(),
-        "time": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
-    with contextlib.suppress(OSError):  # the disk may be what failed
-        write_whole(folder / "failure.json", json.dumps(text, indent=2) + "\n")

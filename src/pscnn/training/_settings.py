@@ -1,5 +1,6 @@
 """Settings: everything that defines a run, with defaults, checked by type, range and applicability."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -57,8 +58,9 @@ class Option:
         """The value as its type, or an error that says what was expected."""
         if value is None and self.default is None:
             return None
-        if self.kind is float:
-            value = _as_float(value)
+        if self.kind is float and isinstance(value, int | str) and not isinstance(value, bool):
+            with contextlib.suppress(ValueError, OverflowError):  # YAML takes 1e-3 for text
+                value = float(value)
         elif self.kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not self.kind:
@@ -82,16 +84,6 @@ class Option:
         if self.most is None:
             return "be positive" if self.positive else f"be {self.least} or more"
         return f"lie in (0, {self.most:g}]" if self.positive else f"lie between {self.least:g} and {self.most:g}"
-
-
-def _as_float(value: Any) -> Any:
-    """Whole numbers, and what YAML takes for text, such as 1e-3."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return value
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return value
 
 
 @dataclass(frozen=True)
@@ -151,10 +143,16 @@ class Settings:
         return "construction" if self.alignment == "construction" else "soft"
 
     @classmethod
+    @cache
     def options(cls) -> dict[str, Option]:
         """All settings, in the order of the sections."""
-        options: dict[str, Option] = _options(cls)  # type: ignore[arg-type]
-        return options
+        hints = get_type_hints(cls)
+        known: dict[str, dict[str, Any]] = {}
+        for parent in reversed(cls.__mro__):
+            for name, one in vars(parent).get("__dataclass_fields__", {}).items():
+                known.setdefault(name, {}).update(one.metadata)
+        out = {f.name: Option(f.name, hints[f.name], f.default, **known[f.name]) for f in dataclasses.fields(cls)}
+        return dict(sorted(out.items(), key=lambda item: SECTIONS.index(item[1].section)))
 
     def fill(self) -> None:
         """Replace None by the value that it stands for, with ``assign``."""
@@ -196,26 +194,10 @@ class Settings:
     def differing(self) -> dict[str, Any]:
         """The settings that are not the defaults; they identify a run."""
         open_ones: dict[str, Any] = {name: None for name, option in self.options().items() if option.default is None}
-        usual = dataclasses.replace(self, **open_ones)
-        out = {}
-        for name, option in self.options().items():
-            default = getattr(usual, name) if option.default is None else option.default
-            if getattr(self, name) != default:
-                out[name] = getattr(self, name)
-        return out
-
-
-@cache
-def _options(cls: Any) -> dict[str, Option]:
-    hints = get_type_hints(cls)
-    known: dict[str, dict[str, Any]] = {}
-    for parent in reversed(cls.__mro__):
-        for name, one in vars(parent).get("__dataclass_fields__", {}).items():
-            known.setdefault(name, {}).update(one.metadata)
-    out = {}
-    for one in dataclasses.fields(cls):
-        out[one.name] = Option(one.name, hints[one.name], one.default, **known[one.name])
-    return dict(sorted(out.items(), key=lambda item: SECTIONS.index(item[1].section)))
+        usual = {k: option.default for k, option in self.options().items()}
+        filled = dataclasses.replace(self, **open_ones)
+        usual |= {name: getattr(filled, name) for name in open_ones}
+        return {name: getattr(self, name) for name, default in usual.items() if getattr(self, name) != default}
 
 
 @dataclass(frozen=True)

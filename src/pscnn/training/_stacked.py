@@ -12,16 +12,8 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from pscnn._modes import kept_modes
 from pscnn.densities import align, likelihoods
-from pscnn.training._run import (
-    LAST,
-    device_name,
-    kept_random_state,
-    load,
-    read_result,
-    read_task,
-    write_history,
-    write_result,
-)
+from pscnn.training import _run as files
+from pscnn.training._run import LAST, load, read_result, read_task, write_result
 from pscnn.training._settings import Settings
 from pscnn.training._store import alone
 from pscnn.training._task import Objective, Task, make_optimizer
@@ -44,25 +36,23 @@ class _Network(nn.Module):
 
 
 def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Train and test runs that differ in their seeds only, each as if it were alone.
-
-    Args:
-        folders: Of runs of one stacked task. They take a minute at most and are not continued, but begun again.
-    """
+    """Train and test runs that differ in their seeds only. They take a minute and are not continued."""
     started = time.monotonic()
     tasks = [read_task(folder) for folder in folders]
     settings = tasks[0].settings
     with contextlib.ExitStack() as stack:
         for folder in folders:
             stack.enter_context(alone(folder))
-        stack.enter_context(kept_random_state())
+        stack.enter_context(files.kept_random_state())
         networks = [_Network(task) for task in tasks]
         data = [task.load(None) for task in tasks]
         x, y = (torch.stack([getattr(one["train"], name) for one in data]) for name in ("x", "y"))
 
         def batches(epoch: int) -> Iterable[tuple[Tensor, ...]]:
-            orders = torch.stack([_order(task, x.shape[1], epoch) for task in tasks])
-            for rows in orders.split(settings.batch_size, 1):
+            seeds = (1_000_003 * task.settings.seed + epoch for task in tasks)
+            generators = (torch.Generator().manual_seed(seed) for seed in seeds)
+            orders = [torch.randperm(x.shape[1], generator=generator) for generator in generators]
+            for rows in torch.stack(orders).split(settings.batch_size, 1):
                 yield tuple(t.gather(1, rows[:, :, None].expand(-1, -1, t.shape[2])) for t in (x, y))
 
         history = fit_stacked(networks, batches, settings)
@@ -83,12 +73,6 @@ def test_stacked(folder: Path) -> dict[str, Any]:
     return result
 
 
-def _order(task: Task, count: int, epoch: int) -> Tensor:
-    """A new one for every seed and epoch."""
-    generator = torch.Generator().manual_seed(1_000_003 * task.settings.seed + epoch)
-    return torch.randperm(count, generator=generator)
-
-
 def _finish(
     folder: Path, network: _Network, data: Any, history: list[dict[str, float]], seconds: float
 ) -> dict[str, Any]:
@@ -107,9 +91,9 @@ def _finish(
         "epochs": len(rows),
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": seconds,
-        "device": device_name(torch.device("cpu")),
+        "device": files.device_name(torch.device("cpu")),
     }
-    write_history(folder, rows)
+    files.write_history(folder, rows)
     torch.save({"state_dict": {f"model.{name}": value for name, value in model.state_dict().items()}}, folder / LAST)
     write_result(folder, model, result)
     return result

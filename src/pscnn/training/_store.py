@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
+from pscnn._files import make_folder
 from pscnn.training._run import RunError, describe, read_json, read_result
-from pscnn.training._settings import ConfigError, Settings
-from pscnn.training._task import former_names, read_settings, task_of
+from pscnn.training._settings import ConfigError, Settings, read_yaml
+from pscnn.training._task import former_names, make_settings, task_of
 
 State = Literal["finished", "running", "started", "failed", "new"]
 LONGEST = 120
@@ -112,7 +113,7 @@ class Store:
         """Make a run's folder with its settings and versions, unless it has one, and return it."""
         folder = self.folder(settings)
         if not (folder / "config.yaml").exists():
-            _make(folder)
+            make_folder(folder, "--runs", RunError)
             describe(folder, settings)
         return folder
 
@@ -176,7 +177,7 @@ def new_folder(root: str | Path, name: str) -> Path:
     for number in range(1, 10_000):
         folder = root / _numbered(name, number)
         if not folder.exists():
-            _make(folder)
+            make_folder(folder, "--runs", RunError)
             return folder
     raise RunError(f"{root} contains too many folders named {name}")
 
@@ -185,15 +186,8 @@ def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot create the folder {folder}: {error.strerror}. Choose another with --runs") from None
-
-
 def _settings_of(folder: Path) -> Settings | None:
     try:
-        return read_settings(folder / "config.yaml")
+        return make_settings(read_yaml(folder / "config.yaml"))
     except ConfigError:
         return None

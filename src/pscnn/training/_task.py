@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pscnn import models
 from pscnn.densities import Regularization, regularization
-from pscnn.training._settings import ConfigError, Settings, read_yaml
+from pscnn.training._settings import ConfigError, Settings
 
 if TYPE_CHECKING:
     from pscnn.data.own import About
@@ -154,11 +154,6 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
             have = f"{', '.join(others)} {'have' if len(others) > 1 else 'has'} it" if others else "no task has it"
             raise ConfigError(f"{make.task} has no setting {given!r} ({have}); it has {', '.join(known)}")
     return make(**values)
-
-
-def read_settings(path: str | Path) -> Settings:
-    """The settings of a run, from its file."""
-    return make_settings(read_yaml(path))
 
 
 @dataclass(frozen=True)

@@ -14,24 +14,16 @@ from pscnn._extras import require
 
 RETRIES = 3
 """How often a call is begun again whose worker has died."""
+Arguments = Sequence[tuple[Any, ...]]
+"""One tuple per call of a function, which is that of a module, so that all processes and machines can import it."""
+Done = Callable[[int, Any], None]
+"""Called with the number of a call and its result, as they come; an exception that it raised is the result."""
 
 
-def in_processes(
-    function: Callable[..., Any],
-    arguments: Sequence[tuple[Any, ...]],
-    workers: int,
-    on_done: Callable[[int, Any], None],
-) -> None:
+def in_processes(function: Callable[..., Any], arguments: Arguments, workers: int, on_done: Done) -> None:
     """Call a function with each tuple of arguments, in processes that share the cores.
 
     Ctrl-C, or an exception from ``on_done``, ends the processes at once; so does the end of this process.
-
-    Args:
-        function: Of a module, so that a process can import it.
-        arguments: One tuple per call.
-        workers: How many processes.
-        on_done: Called with the number of a call and its result, as they come; an exception that it raised is the
-            result.
     """
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
@@ -61,24 +53,12 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def in_ray(
-    function: Callable[..., Any],
-    arguments: Sequence[tuple[Any, ...]],
-    on_done: Callable[[int, Any], None],
-    *,
-    gpus: float = 0,
-) -> None:
+def in_ray(function: Callable[..., Any], arguments: Arguments, on_done: Done, gpus: float) -> None:
     """Call a function with each tuple of arguments, on the machines of a Ray cluster.
 
     The cluster is the one that ``ray.init`` finds: that of ``RAY_ADDRESS``, else one that runs on this machine, else
-    one that is started here and ends with this process.
-
-    Args:
-        function: Of a module that all machines have.
-        arguments: One tuple per call.
-        on_done: Called with the number of a call and its result, as they come; an exception that it raised is the
-            result.
-        gpus: GPUs per call; a fraction lets several share one.
+    one that is started here and ends with this process. Every call has so many
+    GPUs; a fraction lets several share one.
     """
     require("ray", "cluster", "The engine 'ray'")
     import ray

@@ -9,8 +9,8 @@ from torch import nn as tnn
 from pscnn import nn
 from pscnn.models._methods._method import Method
 
-EQUIVARIANT_PENALTY = 1e-5
-PLAIN_PENALTY = 1e-3
+FACTORS = (1e-5, 1e-3)
+"""Of the penalties of the equivariant and the free path."""
 
 
 class ResidualPathways(Method):
@@ -27,7 +27,27 @@ class ResidualPathways(Method):
         )
 
 
-class ResidualPathway(tnn.Module):
+class ParallelPathway(tnn.Module):
+    """Residual pathway priors around a whole block: an equivariant block plus a plain one, each with its penalty."""
+
+    def __init__(self, equivariant: tnn.Module, free: tnn.Module, factors: tuple[float, float] = FACTORS) -> None:
+        super().__init__()
+        self.equivariant, self.free, self.factors = equivariant, free, factors
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both paths."""
+        return self.equivariant(x) + self.free(x)
+
+    def penalty(self) -> Tensor:
+        """The negative logarithm of the prior, up to a constant."""
+        total = next(self.free.parameters()).new_zeros(())
+        for factor, path in zip(self.factors, (self.equivariant, self.free), strict=True):
+            for parameter in path.parameters():
+                total = total + factor * parameter.square().sum()
+        return total
+
+
+class ResidualPathway(ParallelPathway):
     """Residual pathway priors: an equivariant layer plus a free one of the same size, each with its own penalty.
 
     The penalty is 1e-5·‖equivariant‖² + 1e-3·‖free‖², if no other factors are given: the inverse variances of the
@@ -35,15 +55,14 @@ class ResidualPathway(tnn.Module):
     convolution with the sum does both.
     """
 
+    equivariant: nn.Conv2d | nn.Conv3d
+    free: tnn.Conv2d | tnn.Conv3d
+
     def __init__(
-        self,
-        equivariant: nn.Conv2d | nn.Conv3d,
-        free: tnn.Conv2d | tnn.Conv3d,
-        factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY),
+        self, equivariant: nn.Conv2d | nn.Conv3d, free: tnn.Conv2d | tnn.Conv3d, factors: tuple[float, float] = FACTORS
     ) -> None:
-        super().__init__()
+        super().__init__(equivariant, free, factors)
         self.in_type, self.out_type = equivariant.in_type, equivariant.out_type
-        self.equivariant, self.free, self.factors = equivariant, free, factors
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum of both paths."""
@@ -63,33 +82,3 @@ class ResidualPathway(tnn.Module):
             if out.bias is not None and bias is not None:
                 out.bias.copy_(bias)
         return out
-
-    def penalty(self) -> Tensor:
-        """The negative logarithm of the prior, up to a constant."""
-        return _prior(self.equivariant, self.free, self.factors)
-
-
-class ParallelPathway(tnn.Module):
-    """Residual pathway priors around a whole block: an equivariant block plus a plain one, each with its penalty."""
-
-    def __init__(self, equivariant: tnn.Module, free: tnn.Module) -> None:
-        super().__init__()
-        self.equivariant, self.free = equivariant, free
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The sum of both paths."""
-        return self.equivariant(x) + self.free(x)
-
-    def penalty(self) -> Tensor:
-        """The negative logarithm of the prior, up to a constant."""
-        return _prior(self.equivariant, self.free)
-
-
-def _prior(
-    equivariant: tnn.Module, free: tnn.Module, factors: tuple[float, float] = (EQUIVARIANT_PENALTY, PLAIN_PENALTY)
-) -> Tensor:
-    total = next(free.parameters()).new_zeros(())
-    for factor, path in zip(factors, (equivariant, free), strict=True):
-        for parameter in path.parameters():
-            total = total + factor * parameter.square().sum()
-    return total
