@@ -120,7 +120,7 @@ class Smoke(FlowTask):
     """Smoke in a closed box."""
 
     settings_type = SmokeSettings
-    source = smoke
+    source: ClassVar[Any] = smoke
     grid = (smoke.SIZE, smoke.SIZE)
 
 
@@ -138,5 +138,5 @@ class JetFlow(FlowTask):
     """Measured jets of air."""
 
     settings_type = JetFlowSettings
-    source = jetflow
+    source: ClassVar[Any] = jetflow
     grid = jetflow.SIZE
