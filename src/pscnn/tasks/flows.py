@@ -122,7 +122,7 @@ class Smoke(FlowTask):
     """Forecasts of simulated smoke in a closed box."""
 
     settings_type = SmokeSettings
-    source = smoke
+    source: ClassVar[Any] = smoke
     grid = (smoke.SIZE, smoke.SIZE)
 
 
@@ -140,5 +140,5 @@ class JetFlow(FlowTask):
     """Forecasts of measured jets of air."""
 
     settings_type = JetFlowSettings
-    source = jetflow
+    source: ClassVar[Any] = jetflow
     grid = jetflow.SIZE
