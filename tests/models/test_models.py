@@ -80,7 +80,7 @@ def test_residual_pathways_sum_two_layers_and_their_penalties() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"task": "imagenet"}, "unknown task 'imagenet'"),
+        ({"network": "imagenet"}, "unknown network 'imagenet'"),
         ({"method": "gcnn"}, "unknown method 'gcnn': use one of cnn, scnn"),
         ({"nonlinearity": "relu"}, "unknown nonlinearity 'relu'"),
         ({"group": "SO(3)"}, r"needs a group of the plane, got SO\(3\)"),
@@ -90,4 +90,11 @@ def test_residual_pathways_sum_two_layers_and_their_penalties() -> None:
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build(**{"task": "ddmnist", **arguments})
+        build(**{"network": "images", **arguments})
+
+
+def test_networks_are_still_known_by_the_names_of_the_papers_data() -> None:
+    for former, network, group in (("ddmnist", "images", "C4"), ("medmnist3d", "volumes", "SO(3)")):
+        width = 0.1 if network == "images" else 1
+        first, second = (build(name, "scnn", group, width=width).state_dict() for name in (former, network))
+        assert list(first) == list(second)

@@ -44,39 +44,40 @@ METHODS = ("cnn", *STEERABLE)
 DENSITY_METHODS = (*(name for name, method in STEERABLE.items() if method.has_densities), "pe-mlp")
 """Methods with learnt densities."""
 NONLINEARITIES = ("gated", "fourier")
-TASKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
-    "ddmnist": (double_digits, METHODS, "p-scnn", ""),
+NETWORKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
+    "images": (double_digits, METHODS, "p-scnn", ""),
     "vectors": (vectors, VECTOR_METHODS, "pe-mlp", " for vectors"),
-    "medmnist3d": (volumes, VOLUME_METHODS, "p-scnn", " for volumes"),
+    "volumes": (volumes, VOLUME_METHODS, "p-scnn", " for volumes"),
     "flow": (flows, FLOW_METHODS, "p-scnn", " for flows"),
 }
 """What builds the network, its methods, the one with densities, and how messages go on."""
+FORMER_NAMES = {"ddmnist": "images", "medmnist3d": "volumes"}
 
 
-def build(task: str, method: str | None = None, group: Group | str = "O(2)", **options: Any) -> tnn.Sequential:
-    """The network of a task, built with a method.
+def build(network: str, method: str | None = None, group: Group | str = "O(2)", **options: Any) -> tnn.Sequential:
+    """A network, built with a method.
 
     Args:
-        task: "ddmnist", "vectors", "medmnist3d" or "flow".
+        network: "images" (the paper's for double digits), "volumes" (for medical volumes), "vectors" or "flow".
         method: By default the one with densities.
 
-            - "ddmnist": "cnn" (plain), "scnn" (equivariant), "restricted" (equivariant, then free), "rpp" (residual
+            - "images": "cnn" (plain), "scnn" (equivariant), "restricted" (equivariant, then free), "rpp" (residual
               pathway priors) or "p-scnn" (learnt densities).
             - "vectors": "mlp" (plain), "e-mlp" (equivariant), "pe-mlp" (learnt densities) or "preliminary" (free
               matrices per pair of irreps instead of a density).
-            - "medmnist3d": "cnn", "scnn", "rpp" (whole blocks with a plain one in parallel), "p-scnn" (the second layer
+            - "volumes": "cnn", "scnn", "rpp" (whole blocks with a plain one in parallel), "p-scnn" (the second layer
               of every residual block has a density, which its skip connection shares) or "resnet18", another
               architecture, with which the MedMNIST collection is measured; it takes ``classes`` and ``channels`` only.
             - "flow": "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp", "combo" (plain, then equivariant),
               "clcnn" (every pixel of the image has its own kernel), "lift" (equivariant, with features of the whole
               image), "rgroup" (filters mixed anew for every turn), "rsteer" (every pixel of the kernel has its own
               weights) or "p-scnn" (with C(4) regular fields and ReLU, else irreps up to frequency 2 and gates).
-        group: H, or its name: of the plane, for "medmnist3d" of space, for "vectors" of either.
+        group: H, or its name: of the plane, for "volumes" of space, for "vectors" of either.
         options: For all: ``bandlimit`` (L of the densities) and ``density`` (further options of ``pscnn.Likelihood``,
             such as ``{"alignment": "construction"}``). For all but "flow": ``nonlinearity``, "gated" or "fourier" (for
             volumes: functions on the sphere, or on the group if it turns about an axis).
 
-            - "ddmnist" and "medmnist3d": ``invariant`` (the classifier sees invariant features only), ``size`` (side
+            - "images" and "volumes": ``invariant`` (the classifier sees invariant features only), ``size`` (side
               length: 56 as in the paper or 28; 28 as in the paper, 16 or 64), ``width`` (1.0 multiplies the numbers of
               fields; 6 is the fields of the first block, halved with "rpp"), ``classes`` and ``channels``.
             - "vectors": ``shared`` (one density for all layers) and ``noise`` (of what starts at zero, "preliminary").
@@ -84,18 +85,19 @@ def build(task: str, method: str | None = None, group: Group | str = "O(2)", **o
               layer), ``layers`` (two or more; "lift" and "combo" have their own number) and ``kernel`` (side length).
 
     Example:
-        >>> model = build("ddmnist", method="scnn", group="C4", width=0.2)
+        >>> model = build("images", method="scnn", group="C4", width=0.2)
         >>> sum(p.numel() for p in model.parameters()) > 1000
         True
     """
-    if task not in TASKS:
-        raise ValueError(f"unknown task {task!r}: use one of {', '.join(TASKS)}")
-    make, methods, default, where = TASKS[task]
+    network = FORMER_NAMES.get(network, network)
+    if network not in NETWORKS:
+        raise ValueError(f"unknown network {network!r}: use one of {', '.join(NETWORKS)}")
+    make, methods, default, where = NETWORKS[network]
     method = method or default
     known = [name for name in inspect.signature(make).parameters if name not in ("method", "group")]
     for name in options:
         if name not in known:
-            raise TypeError(f"{task} has no option {name!r}; it has {', '.join(known)}")
+            raise TypeError(f"{network} has no option {name!r}; it has {', '.join(known)}")
     if options.get("nonlinearity", "gated") not in NONLINEARITIES:
         raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(NONLINEARITIES)}")
     group = parse(group) if isinstance(group, str) else group

@@ -164,7 +164,7 @@ def twin(model: tnn.Module) -> tnn.Module:
 
     Example:
         >>> from pscnn.models import build
-        >>> plain = twin(build("ddmnist", "p-scnn", "C4", width=0.2))
+        >>> plain = twin(build("images", "p-scnn", "C4", width=0.2))
         >>> type(plain[2])
         <class 'torch.nn.modules.conv.Conv2d'>
     """

@@ -27,7 +27,7 @@ def as_released(model: tnn.Module, switches: Collection[str]) -> tnn.Module:
     """Change a freshly built network in place.
 
     Args:
-        model: From ``build("ddmnist", …)``.
+        model: From ``build("images", …)``.
         switches: Any of the following; other names are not about the network and have no effect.
 
             - "sampling": densities on few points, see ``CoarseLikelihood``.

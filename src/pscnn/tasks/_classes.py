@@ -50,7 +50,7 @@ class ImageTask(Task):
         settings = self.settings
         in_plane = settings.dimension == 2
         return models.build(
-            "ddmnist" if in_plane else "medmnist3d",
+            "images" if in_plane else "volumes",
             settings.method,
             settings.parsed_group,
             bandlimit=settings.bandlimit,

@@ -110,7 +110,7 @@ def _jobs(runs: Sequence[Settings]) -> list[list[Settings]]:
 def _run(
     runs: list[Settings], store: Store, data_dir: Path | None, accelerator: str, draw: Draw | None, wait: bool
 ) -> list[Any]:
-    """Bring runs to their end; their results, or ``_BUSY`` where another process is working on one and we do not wait."""
+    """Bring runs to their end; their results, or ``_BUSY`` where another process has one and we do not wait."""
     from pscnn.training._fit import train
     from pscnn.training._stacked import train_stacked
 
