@@ -16,7 +16,7 @@ from pscnn.experiments._discover import (
     receptive_fields,
     validation_scores,
 )
-from pscnn.experiments._flows import FLOW_DATASETS, FlowSize, flow_sizes
+from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, published, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
@@ -42,7 +42,6 @@ __all__ = [
     "Cell",
     "Choice",
     "Difference",
-    "FlowSize",
     "Sheet",
     "check_settings",
     "check_words",

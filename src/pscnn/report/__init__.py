@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
-from pscnn.report._density import density_chart, density_curves, density_figure, seeds_figure
+from pscnn.report._density import density_chart, density_curves, density_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
-from pscnn.report._results import ablation_figure, confusion_figure, kl_figure, training_figure
+from pscnn.report._results import ablation_figure, confusion_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
 
 if TYPE_CHECKING:
@@ -46,13 +46,11 @@ __all__ = [
     "forecast_animation",
     "forecast_figure",
     "html_report",
-    "kl_figure",
     "layer_summaries",
     "plane_elements",
     "quickstart",
     "read_discovery",
     "run_rows",
-    "seeds_figure",
     "sheet_rows",
     "sphere_figure",
     "sphere_panels",

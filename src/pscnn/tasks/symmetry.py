@@ -62,42 +62,35 @@ def _sector(u: Tensor, v: Tensor) -> Tensor:
     return torch.stack([angle.cos(), angle.sin()], -1)
 
 
-def _number(values: Tensor) -> Tensor:
-    return values[..., None]
-
-
 TARGETS: dict[str, Target] = {
-    "all": Target(O2(), lambda u, v: _number((u * v).sum(-1)), lambda h: np.zeros(len(h)), "all of O(2)"),
+    "all": Target(O2(), lambda u, v: (u * v).sum(-1, True), lambda h: np.zeros(len(h)), "all of O(2)"),
     "rotations": Target(
         O2(),
-        lambda u, v: _number(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]),
+        lambda u, v: u[..., :1] * v[..., 1:] - u[..., 1:] * v[..., :1],
         lambda h: _proper(h, np.zeros(len(h))),
         "SO(2) in O(2)",
     ),
     "half-turn": Target(
         O2(),
-        lambda u, v: _number(u[..., 0] * u[..., 1] + v[..., 0] ** 2),
+        lambda u, v: u[..., :1] * u[..., 1:] + v[..., :1] ** 2,
         lambda h: _proper(h, np.abs(np.arcsin(np.clip(np.sin(_turn(h)), -1, 1)))),
         "C(2) in O(2)",
     ),
     "mirror": Target(
         O2(),
-        lambda u, v: _number(u[..., 1] + u[..., 0] * v[..., 0]),
+        lambda u, v: u[..., 1:] + u[..., :1] * v[..., :1],
         lambda h: np.abs(_turn(h)),
         "the identity and one reflection in O(2)",
     ),
     "none": Target(
-        O2(),
-        lambda u, v: _number(u[..., 0] + v[..., 1]),
-        lambda h: _proper(h, np.abs(_turn(h))),
-        "the identity in O(2)",
+        O2(), lambda u, v: u[..., :1] + v[..., 1:], lambda h: _proper(h, np.abs(_turn(h))), "the identity in O(2)"
     ),
     "up to 45°": Target(
         SO2(), _sector, lambda h: np.maximum(np.abs(_turn(h)) - np.pi / 4 + NEAR, 0), "rotations up to 45° in SO(2)"
     ),
     "axis": Target(
         SO3(),
-        lambda u, v: _number(u[..., 2] + v[..., 2] * (u * v).sum(-1)),
+        lambda u, v: u[..., 2:] + v[..., 2:] * (u * v).sum(-1, True),
         lambda h: np.arccos(np.clip(h[:, 2, 2], -1, 1)),
         "rotations about z in SO(3)",
     ),

@@ -22,7 +22,7 @@ from pscnn.training._run import (
     read_task,
 )
 from pscnn.training._runner import run_missing
-from pscnn.training._settings import PRECISIONS, ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
+from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
 from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pscnn.training._learner import Classification, Data, Learner, Regression
 
 __all__ = [
-    "PRECISIONS",
     "Classification",
     "ConfigError",
     "Data",
