@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +151,22 @@ def _result(run: Path) -> bytes:
     return json.dumps(values).encode()
 
 
-def test_a_claimed_size_is_checked_before_memory_is_taken(run: Path) -> None:
-    header = "{'descr': '<i8', 'fortran_order': False, 'shape': (10000000, 10000000), }"
-    text = header.ljust(117) + "\n"
-    (run / "confusion.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
+def claiming(shape: str) -> bytes:
+    """The beginning of a .npy file whose header claims a size that nobody has."""
+    text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def test_a_claimed_size_is_refused_before_memory_is_taken(run: Path, tmp_path: Path) -> None:
+    (run / "confusion.npy").write_bytes(claiming("(10000000, 10000000)"))
     assert "got int64 of shape (10000000, 10000000)" in refused(invoke("report", run))
+    (tmp_path / "image.npy").write_bytes(claiming("(10000000, 10000000)"))
+    done = CliRunner().invoke(app, ["predict", str(run), str(tmp_path / "image.npy")])
+    assert "image.npy is damaged" in refused(done)
+    with zipfile.ZipFile(run / "densities.npz", "w") as archive:
+        archive.writestr("0.npy", claiming("(1000000000000,)"))
+    done = CliRunner().invoke(app, ["results", str(run), "--save", str(tmp_path / "kept.json")])
+    assert "densities.npz is damaged" in refused(done)
 
 
 def test_names_are_text_in_a_report(genuine: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None
         raise
     except PermissionError:
         raise DataError(f"{path} may not be read: change its permissions") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error
 
 

@@ -197,7 +197,7 @@ def is_bytes(array: AnyArray) -> bool:
 def _array(path: Path) -> AnyArray:
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:
         raise DataError(f"{path} is damaged or not an array ({error})") from None
     if array.ndim not in (2, 3):
         raise DataError(f"{path}: an image has 2 axes, a volume 3, got shape {array.shape}")

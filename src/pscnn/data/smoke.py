@@ -236,7 +236,7 @@ def load(folder: str | Path | None = None) -> dict[str, Windows]:
             raise DataError(f"{path} is missing: make the data set with: {command}")
         try:
             found = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
+        except (ValueError, OSError, EOFError, MemoryError) as error:
             raise DataError(f"{path} cannot be read ({error}): delete it and run: {command}") from None
         if found.shape != (STEPS - 1, 2, SIZE, SIZE) or found.dtype != np.float32:
             raise DataError(
