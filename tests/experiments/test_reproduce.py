@@ -76,6 +76,13 @@ def test_tables_can_be_narrowed_and_changed() -> None:
     assert {config.method for config, _ in sheet.only(["CNN"]).changed({"group": "C4"}).cells.values()} == {"cnn"}
 
 
+def test_a_default_that_depends_on_a_replaced_setting_follows_it() -> None:
+    sheet = SHEETS["figure-confusion-organ"]()
+    assert isinstance(sheet, Sheet)
+    assert {one.lr for one, _ in sheet.changed({"dataset": "nodule"}).cells.values()} == {1e-5}
+    assert {one.lr for one, _ in sheet.changed({"dataset": "nodule", "lr": 0.1}).cells.values()} == {0.1}
+
+
 def test_cells_are_means_over_seeds() -> None:
     sheet = sheet_of("ddmnist").only(["CNN", "O2"])
     found = {0: 0.5, 2: 0.7}

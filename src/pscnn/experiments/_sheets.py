@@ -118,7 +118,7 @@ class Sheet:
         cells = {}
         for place, (one, result) in self.cells.items():
             used = {name: value for name, value in settings.items() if name in one.options() and one.uses(name)}
-            cells[place] = replace(one, **used), result
+            cells[place] = type(one)(**{**one.differing(), **used}), result  # defaults may depend on what is replaced
         return replace(self, cells=cells)
 
     def of_seeds(self, one: Settings, seeds: int) -> list[Settings]:
