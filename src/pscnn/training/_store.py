@@ -25,7 +25,7 @@ def run_name(settings: Settings) -> str:
     """Method, group, variant and seed, and whatever else differs from the defaults.
 
     Example:
-        >>> from pscnn.tasks import DoubleDigitSettings
+        >>> from pscnn.tasks.double_digits import DoubleDigitSettings
         >>> run_name(DoubleDigitSettings(symmetry="C4", lr=0.001, compile=True))
         'p-scnn-O2-C4-lr=0.001-compile=true-seed0'
     """
