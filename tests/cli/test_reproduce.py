@@ -207,3 +207,9 @@ def test_an_interruption_ends_at_once_and_keeps_what_is_finished(tmp_path: Path,
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def test_only_restricts_all_sheets_of_a_command(tmp_path: Path) -> None:
+    words = ["reproduce", "vectors", "--seeds", "1", "--dry-run", "--runs", str(tmp_path)]
+    for only, count in (("MLP, ELU", 2), ("shared", 4), ("angle", 16)):
+        assert f"{count} runs: {count} new" in CliRunner().invoke(app, [*words, "--only", only]).output

@@ -91,6 +91,29 @@ class TestCommand:
         assert done.exit_code == 2
         assert message in " ".join(done.output.split())
 
+    def test_options_may_come_before_the_task(self, tmp_path: Path) -> None:
+        (tmp_path / "s.yaml").write_text(yaml.safe_dump({**SMALL, "epochs": 1, "compile": False}))
+        for words in (["--runs", str(tmp_path), "--config", str(tmp_path / "s.yaml"), "ddmnist"],):
+            done = self.cli.invoke(app, ["train", *words, "--accelerator", "cpu"])
+            assert done.exit_code == 0, done.output
+        for words, message in (
+            (["--epochs", "1"], "--epochs needs a task: pscnn train TASK --epochs"),
+            (["--resume", "x", "--epochs", "1"], "--resume takes all settings from the run"),
+            (["--name", "smoke"], "name a task: one of ddmnist"),
+        ):
+            done = self.cli.invoke(app, ["train", *words])
+            assert done.exit_code != 0
+            assert message in " ".join(done.output.split())
+
+    def test_small_networks_train_at_once_on_the_cpu(self, tmp_path: Path) -> None:
+        words = ["train", "vectors", "--epochs", "1", "--count", "16", "--batch-size", "8", "--seeds", "2"]
+        done = self.cli.invoke(app, [*words, "--runs", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+        assert "already trained" not in done.output
+        assert "seed1" in "".join(done.output.split())  # long names are folded, not cut
+        assert "already trained" in self.cli.invoke(app, [*words, "--runs", str(tmp_path)]).output
+        assert self.cli.invoke(app, [*words, "--accelerator", "gpu"]).exit_code == 2
+
     def test_a_task_shows_its_own_settings_in_groups(self) -> None:
         shown = self.cli.invoke(app, ["train", "smoke", "--help"], env={"COLUMNS": "200"}).output
         positions = [shown.index(f"─ {title} ─") for title in ("Task", "Network", "Densities", "Optimiser", "Run")]

@@ -8,6 +8,7 @@ import torch
 
 from pscnn import Likelihood
 from pscnn.groups import O2
+from pscnn.report import html_report
 from pscnn.tasks.symmetry import TARGETS, SymmetrySettings, symmetry_score
 from pscnn.training import Store, load, run_missing, start, train
 
@@ -65,3 +66,5 @@ def test_the_density_tells_the_truth(tmp_path: Path) -> None:
     result = train(start(SymmetrySettings(target="half-turn", count=1000, epochs=40), tmp_path))
     assert result["train_task"] < 0.1
     assert result["auc"] > 0.99
+    (folder,) = (tmp_path / "symmetry").glob("p-scnn*")
+    assert "AUC" in html_report([folder]).read_text()

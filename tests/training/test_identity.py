@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
+from pscnn.data.own import About
 from pscnn.tasks.double_digits import DoubleDigits, DoubleDigitSettings
 from pscnn.tasks.flows import SmokeSettings
 from pscnn.tasks.shapes import ShapeSettings
@@ -122,3 +124,45 @@ def test_every_task_has_what_the_engine_asks_for(tmp_path: Path) -> None:
         assert task.scores
         assert training.make_settings(task.settings.to_dict()) == task.settings
         assert task.settings.differing() == {}
+
+
+def test_runs_are_found_whatever_their_folders_are_called(tmp_path: Path) -> None:
+    settings = VolumeSettings(dataset="nodule")
+    folder = Store(tmp_path).start(settings)
+    for name in (
+        f"{folder.name}-0123abcd",
+        "elsewhere",
+        f"{folder.name}-2",
+    ):  # a digest was behind names in version 0.1
+        folder = folder.rename(folder.with_name(name))
+        assert Store(tmp_path).folder(settings) == folder
+
+
+def test_stored_settings_without_effect_are_read_and_given_ones_are_refused(tmp_path: Path) -> None:
+    folder = Store(tmp_path).start(DoubleDigitSettings(method="scnn"))
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump({**values, "bandlimit": 3, "kl_weight": 1.0}))
+    assert training.read_task(folder).settings == DoubleDigitSettings(method="scnn")
+    assert Store(tmp_path).folder(DoubleDigitSettings(method="scnn")) == folder
+    with pytest.raises(training.ConfigError, match="bandlimit has no effect with method scnn"):
+        training.make_settings({**values, "bandlimit": 3})
+
+
+def test_two_processes_do_not_share_a_name(tmp_path: Path) -> None:
+    runs = [DoubleDigitSettings(lr=0.1 * k) for k in range(1, 9)]
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda one: Store(tmp_path, "mine").start(one), runs))
+    assert len(set(folders)) == 8
+    for one, folder in zip(runs, folders, strict=True):
+        assert training.read_task(folder).settings == one
+
+
+@pytest.mark.parametrize("about", ["{", "[]", "{}", '{"dimension": 4}', "null", '{"names": 3}'])
+def test_a_malformed_description_of_data_is_one_message(about: str, tmp_path: Path) -> None:
+    with pytest.raises(training.ConfigError, match="not a description of prepared data"):
+        training.make_settings({"task": "own", "data": "x", "about": about})
+    (tmp_path / "own" / "bad").mkdir(parents=True)
+    (tmp_path / "own" / "bad" / "config.yaml").write_text(yaml.safe_dump({"task": "own", "about": about}))
+    whole = About(2, 28, 1, ("a", "b"), False, 0.0, 1.0).to_json()
+    one = training.make_settings({"task": "own", "data": "x", "about": whole})
+    assert Store(tmp_path).start(one).exists()  # one bad folder does not hide the others

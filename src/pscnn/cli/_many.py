@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from pscnn import PscnnError
 from pscnn._files import make_folder
@@ -30,7 +30,7 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
     bar = progress.add_task("", total=len(runs))
 
     def overview() -> Any:
-        table = Table("in progress", "epoch", "validation", box=None)
+        table = Table(Column("in progress", overflow="fold"), "epoch", "validation", box=None)
         for settings in runs:
             folder = store.folder(settings)
             if (folder / "config.yaml").exists() and not (folder / "result.json").exists():

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from pscnn import PscnnError
-from pscnn._files import make_folder
+from pscnn._files import make_folder, reported
 from pscnn.cli._app import Accelerator, Run, app, command, complain, console, fail, progress_bar, say
 from pscnn.cli._many import complete_runs
 
@@ -133,7 +133,7 @@ def predict(
         said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
         say(f"{file}: {said}")
     if out is not None and rows:
-        with out.open("w", newline="") as handle:
+        with reported(f"cannot write {out}", PscnnError), out.open("w", newline="") as handle:
             writer = csv.DictWriter(handle, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, errors, fail, say
 from pscnn.cli._many import complete_runs
-from pscnn.cli._settings import NamedCommands, with_settings
+from pscnn.cli._settings import NO_TASK, NamedCommands, with_settings
 
 
 @app.command()
@@ -35,7 +35,7 @@ class _Tasks(NamedCommands):
     def make(self, name: str) -> Callable[..., Any]:
         from pscnn.training import task_type
 
-        if name == _NO_TASK:
+        if name == NO_TASK:
             return with_settings(command(_train), [])
         kind = task_type(name)
         function = with_settings(command(_train), [kind.settings_type])
@@ -45,23 +45,28 @@ class _Tasks(NamedCommands):
         return function
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """If options come first, the task is that of the configuration file, or of the run to be continued."""
+        """If options come first, the task stands behind them, or is that of the file or run that they name."""
         if args and args[0].startswith("--") and args[0] != "--help":
-            args = [command(_task_of_file)(args), *args]
+            names = self.list_commands(ctx)
+            behind = [k for k, word in enumerate(args) if word in names and not _takes_a_value(args[k - 1])]
+            name = args.pop(behind[0]) if behind else command(_task_of_file)(args)
+            args = [name, *args]
         return super().parse_args(ctx, args)
 
 
-_NO_TASK = "run"
+def _takes_a_value(word: str) -> bool:
+    flags = ("--together", "--progress", "--compile", "--invariant", "--balanced", "--uniform-first")
+    return word.startswith("--") and "=" not in word and not word.startswith("--no-") and word not in flags
 
 
 def _task_of_file(args: list[str]) -> str:
     words = [part for word in args for part in word.split("=", 1)]
     if "--config" not in words[:-1]:
-        return _NO_TASK
+        return NO_TASK
     from pscnn.training import read_yaml
 
     values = read_yaml(words[words.index("--config") + 1])
-    return str(values.get("task", values.get("experiment", _NO_TASK)))
+    return str(values.get("task", values.get("experiment", NO_TASK)))
 
 
 train_app = typer.Typer(cls=_Tasks, no_args_is_help=True, rich_markup_mode=None)
@@ -98,7 +103,7 @@ def _train(
 ) -> None:
     from pscnn import training
 
-    task = None if ctx.info_name == _NO_TASK else ctx.info_name
+    task = None if ctx.info_name == NO_TASK else ctx.info_name
     how = {"data_dir": data_dir, "accelerator": accelerator, "devices": devices}
     if together and (seeds == 1 or devices != 1):
         fail("--together requires --seeds of 2 or more, and --devices 1", 2)
@@ -114,7 +119,11 @@ def _train(
     first = training.make_settings({**values, **settings})
     wanted = [replace(first, seed=first.seed + k) for k in range(seeds)]
     store = training.Store(runs, name)
-    if together or training.task_of(first).stacked:
+    before = [one for one in wanted if store.result(one) is not None]
+    stacked = training.task_of(first).stacked
+    if stacked and (devices != 1 or accelerator == "gpu"):
+        fail(f"the networks of {first.task} are so small that they train on the CPU, all seeds at once", 2)
+    if together or stacked:
         training.task_of(first).load(data_dir)  # missing data are noticed before there is a folder
         if complete_runs(wanted, store, workers=seeds, data_dir=data_dir, accelerator=accelerator):
             fail("some runs failed; run the same command to try them again")
@@ -125,7 +134,7 @@ def _train(
             folder = store.start(one)
             say(f"run: {folder}")
             _fit(folder, progress, data=data, **how)
-        elif not together:
+        elif one in before:
             say(f"already trained: {folder}. To train again, use another --seed, --name or --runs")
     _print_results({store.folder(one): store.result(one) or {} for one in wanted})
 
@@ -195,7 +204,7 @@ def _print_results(results: dict[Path, dict[str, Any]]) -> None:
 
     labels = read_task(next(iter(results))).scores
     names = [name for name in labels if all(result.get(name) is not None for result in results.values())]
-    table = Table("run", *(labels[name] for name in names), "seconds", box=None)
+    table = Table(Column("run", overflow="fold"), *(labels[name] for name in names), "seconds", box=None)
     for folder, result in results.items():
         table.add_row(str(folder), *(f"{result[name]:.4f}" for name in names), f"{result['seconds']:.0f}")
     console.print(table)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 PANELS = {"task": "Task", "network": "Network", "density": "Densities", "optimiser": "Optimiser", "run": "Run"}
 
 
+NO_TASK = "TASK"
+"""What train is called with if options come first and name no task."""
+
+
 class NamedCommands(TyperGroup):
     """A group whose commands are made when they are asked for; ``list_commands`` names them."""
 
@@ -47,11 +51,12 @@ class _SettingsCommand(TyperCommand):
             from pscnn.training import task_names, task_type
 
             have = [task for task in task_names() if name in task_type(task).settings_type.options()]
-            fail(
-                f"{self.name} has no option {option}"
-                + (f"; tasks with this option: {', '.join(have)}" if have else ""),
-                2,
-            )
+            text = f"{self.name} has no option {option}"
+            if self.name == NO_TASK and "--resume" in args:
+                text = "--resume takes all settings from the run; remove the other options"
+            elif self.name == NO_TASK:
+                text = f"{option} needs a task: pscnn train TASK {option} …"
+            fail(text + (f"; tasks with this option: {', '.join(have)}" if have and "--resume" not in args else ""), 2)
 
 
 def with_settings(function: Callable[..., Any], types: Sequence[type[Settings]]) -> Callable[..., Any]:

@@ -81,9 +81,17 @@ class About:
 
     @classmethod
     def from_json(cls, text: str) -> About:
-        """The other way round."""
-        values: dict[str, Any] = json.loads(text)
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})  # type: ignore[arg-type]
+        """The other way round; text that is something else is a ``DataError``."""
+        try:
+            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
+            about = cls(**values)
+            if about.dimension not in (2, 3) or type(about.size) is not int or type(about.channels) is not int:
+                raise TypeError("dimension, size and channels must be whole numbers")
+            if not all(isinstance(name, str) for name in (*about.names, about.source)):
+                raise TypeError("names must be text")
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"not a description of prepared data: {error}") from None
+        return about
 
 
 def prepare(

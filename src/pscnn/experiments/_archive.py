@@ -80,7 +80,11 @@ def take_runs(path: str | Path, root: str | Path) -> int:
 
 def _checked(run: dict[str, Any]) -> _Run:
     """One run of a file; whatever is wrong with it is raised here."""
-    settings, result, environment = make_settings(run["config"]), check_result(run["result"]), dict(run["environment"])
+    settings, result, environment = (
+        make_settings(run["config"], stored=True),
+        check_result(run["result"]),
+        dict(run["environment"]),
+    )
     str(environment["versions"]["pscnn"] + (environment["git"] or ""))
     densities = {str(name): np.array(values, dtype=np.float32) for name, values in run["densities"].items()}
     for name, values in densities.items():

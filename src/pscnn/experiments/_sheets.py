@@ -99,6 +99,10 @@ class Sheet:
         """Labels, in order."""
         return list(dict.fromkeys(column for _, column in self.cells))
 
+    def names(self, words: Iterable[str]) -> bool:
+        """Whether a row or column is called so, or like it."""
+        return any(fnmatchcase(label, word) for word in words for label in (*self.rows, *self.columns))
+
     def only(self, words: Iterable[str]) -> Sheet:
         """The cells in rows and columns of these names or patterns (*, ?); all rows, or columns, if none is named."""
         chosen = list(words)

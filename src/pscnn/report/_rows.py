@@ -10,7 +10,7 @@ from typing import Any
 
 from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
-from pscnn.training import ConfigError, RunError, Task, make_settings, read_result, read_yaml, task_of
+from pscnn.training import ConfigError, RunError, Task, make_settings, read_result, read_task, task_of
 
 LABELS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
 FORMATS = ("text", "markdown", "latex", "csv")
@@ -58,12 +58,10 @@ def finished_runs(
     unknown = set(settings)
     for path in sorted(root.rglob("result.json")):
         try:
-            values, result = read_yaml(path.with_name("config.yaml")), read_result(path.parent) or {}
-        except (ConfigError, RunError) as error:
+            values, result = read_task(path.parent).settings.to_dict(), read_result(path.parent) or {}
+        except RunError as error:
             warn(str(error))
             continue
-        if "experiment" in values:  # as earlier versions called it
-            values = {"task": values.pop("experiment"), **values}
         unknown -= values.keys()
         if all(_is(values.get(name), value) for name, value in settings.items()):
             out.append((path.parent, values, result))

@@ -1,16 +1,21 @@
 """Forecasts of flows (paper, Table 3): simulated smoke and measured jets."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
 from pscnn import models
 from pscnn.data import Windows, jetflow, smoke
 from pscnn.models import FLOW_METHODS, PAST
-from pscnn.training import ConfigError, Learner, Metric, Task, TrainerSettings, setting
+from pscnn.training import ConfigError, Metric, Task, TrainerSettings, setting
+
+if TYPE_CHECKING:
+    from pscnn.training import Learner
 
 
 @dataclass(frozen=True)

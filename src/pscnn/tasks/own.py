@@ -1,10 +1,12 @@
 """The user's own data, as ``pscnn.data.own`` prepares them: images or volumes, with classes or numbers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
 
@@ -12,7 +14,10 @@ from pscnn import models
 from pscnn.data import DataError, own
 from pscnn.models import METHODS, VOLUME_METHODS
 from pscnn.tasks._classes import ImageSettings, ImageTask, VolumeTask
-from pscnn.training import ConfigError, Learner, Metric, setting
+from pscnn.training import ConfigError, Metric, setting
+
+if TYPE_CHECKING:
+    from pscnn.training import Learner
 
 
 @dataclass(frozen=True)
@@ -45,14 +50,14 @@ class OwnSettings(ImageSettings):
 
     def fill(self) -> None:
         """What the data say."""
-        if not self.about:
-            if not self.data:
-                raise ConfigError("own needs --data, a file written by pscnn discover")
-            try:
+        if not self.about and not self.data:
+            raise ConfigError("own needs --data, a file written by pscnn discover")
+        try:
+            if not self.about:
                 self.assign("about", own.read_about(self.data).to_json())
-            except DataError as error:
-                raise ConfigError(str(error)) from None
-        k = self.dimension - 2
+            k = self.dimension - 2
+        except DataError as error:
+            raise ConfigError(str(error)) from None
         usual = {"group": ("O(2)", "O(3)")[k], "width": (0.25, 1.0)[k], "batch_size": (64, 32)[k]}
         for name, value in {**usual, "size": self.holds.size}.items():
             if getattr(self, name) is None:

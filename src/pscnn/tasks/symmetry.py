@@ -170,6 +170,7 @@ class Symmetry(Task):
 
     settings_type = SymmetrySettings
     named = ("target",)
+    tests = ()
     stacked = True
     settings: SymmetrySettings
 

@@ -14,6 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 
 from pscnn.data import SPLITS
 from pscnn.densities import align, likelihoods
+from pscnn.training._run import set_precision
 from pscnn.training._task import Objective, Task, make_optimizer
 
 
@@ -62,7 +63,8 @@ class Learner(lightning.LightningModule):
         return self._objective(self.model, self.task_loss(x, y), densities=self._densities)
 
     def on_train_epoch_start(self) -> None:
-        """Start averaging anew."""
+        """Start averaging anew, with the precision of the run also in processes that were started for it."""
+        set_precision(self.settings.precision)
         self._totals, self._images = None, 0
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:

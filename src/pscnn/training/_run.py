@@ -51,7 +51,7 @@ def read_task(folder: str | Path) -> Task:
     if not path.exists():
         raise RunError(f"{folder} is not a run: it has no config.yaml")
     try:
-        return task_of(make_settings(read_yaml(path)))
+        return task_of(make_settings(read_yaml(path), stored=True))
     except ConfigError as error:
         raise RunError(f"{path}: {error}") from None
 
@@ -148,13 +148,19 @@ def _environment() -> dict[str, Any]:
     }
 
 
+def set_precision(name: str) -> None:
+    """Of matrix products and convolutions."""
+    torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")
+    torch.backends.cudnn.allow_tf32 = name != "fp32"
+
+
 @contextlib.contextmanager
 def precision(name: str) -> Iterator[None]:
     """Within it matrix products and convolutions have this precision; afterwards that of before."""
     backends = torch.backends.cudnn
     before = torch.get_float32_matmul_precision(), backends.allow_tf32, backends.benchmark
-    torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")
-    backends.allow_tf32, backends.benchmark = name != "fp32", True
+    set_precision(name)
+    backends.benchmark = True
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from pscnn._files import make_folder
+from pscnn._files import make_folder, reported
 from pscnn.training._run import RunError, describe, read_json, read_result
 from pscnn.training._settings import ConfigError, Settings, read_yaml
 from pscnn.training._task import former_names, make_settings, task_of
@@ -76,7 +76,7 @@ class Store:
             raise RunError(
                 f"--name must be the name of a single folder, got {name!r}. Use --runs to choose where it is"
             )
-        self.root, self.name = Path(root), name
+        self.root, self.name = Path(root), name or None
         self._rates: dict[tuple[str, str], float | None] = {}
         self._others: dict[str, dict[Settings, Path]] = {}
         self._places: dict[Settings, Path] = {}
@@ -98,23 +98,25 @@ class Store:
         return (self._known(settings.task).get(settings) if self.name is None else None) or folder
 
     def _known(self, task: str) -> dict[Settings, Path]:
-        """The runs whose folders have other names than today's."""
+        """All runs by their settings, whatever their folders are called."""
         if task not in self._others:
             places = [self.root / name for name in (task, *former_names(task))]
             found = {_settings_of(p.parent): p.parent for place in places for p in place.glob("*/config.yaml")}
-            self._others[task] = {
-                settings: folder
-                for settings, folder in found.items()
-                if settings is not None and not folder.name.startswith(run_name(settings))
-            }
+            self._others[task] = {settings: folder for settings, folder in found.items() if settings is not None}
         return self._others[task]
 
     def start(self, settings: Settings) -> Path:
         """Make a run's folder with its settings and versions, unless it has one, and return it."""
-        folder = self.folder(settings)
-        if not (folder / "config.yaml").exists():
-            make_folder(folder, "--runs", RunError)
-            describe(folder, settings)
+        place = self.root / settings.task
+        make_folder(place, "--runs", RunError)
+        with (
+            reported(f"cannot write into {place}", RunError),
+            FileLock(place / ".start.lock"),
+        ):  # two processes may want the same name for different settings
+            folder = self.folder(settings)
+            if not (folder / "config.yaml").exists():
+                make_folder(folder, "--runs", RunError)
+                describe(folder, settings)
         return folder
 
     def lock(self, settings: Settings) -> FileLock:
@@ -174,11 +176,11 @@ def start(settings: Settings, root: str | Path = "runs", name: str | None = None
 def new_folder(root: str | Path, name: str) -> Path:
     """A folder that did not exist: ``root/name``, or with a number behind it."""
     root = Path(root)
+    make_folder(root, "--runs", RunError)
     for number in range(1, 10_000):
-        folder = root / _numbered(name, number)
-        if not folder.exists():
-            make_folder(folder, "--runs", RunError)
-            return folder
+        with contextlib.suppress(FileExistsError):
+            (root / _numbered(name, number)).mkdir()
+            return root / _numbered(name, number)
     raise RunError(f"{root} contains too many folders named {name}")
 
 
@@ -188,6 +190,6 @@ def _numbered(name: str, number: int) -> str:
 
 def _settings_of(folder: Path) -> Settings | None:
     try:
-        return make_settings(read_yaml(folder / "config.yaml"))
+        return make_settings(read_yaml(folder / "config.yaml"), stored=True)
     except ConfigError:
         return None

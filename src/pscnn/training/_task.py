@@ -133,11 +133,15 @@ def task_of(settings: Settings) -> Task:
     return task_type(settings.task)(settings)
 
 
-def make_settings(values: Mapping[str, Any]) -> Settings:
+def make_settings(values: Mapping[str, Any], *, stored: bool = False) -> Settings:
     """Settings by name, with "task" among them, as checked settings; an unknown name is an error.
 
     What earlier versions stored is understood: "experiment" instead of "task", names of tasks then, and settings that
-    had no effect.
+    no task has any more and that had no effect.
+
+    Args:
+        values: The settings that are not the defaults, or all.
+        stored: Whether they are those of a run, which may have settings without effect on its method.
     """
     values = dict(values)
     name = values.pop("task", values.pop("experiment", None))
@@ -148,6 +152,8 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     make = task_type(name).settings_type
     known = make.options()
     values = {k: v for k, v in values.items() if k in known or k not in make.removed or make.removed[k] != v}
+    if stored and values.get("method") not in (None, *models.DENSITY_METHODS):
+        values = {k: v for k, v in values.items() if k not in known or known[k].section != "density"}
     for given in values:
         if given not in known:
             others = [task for task in task_names() if given in task_type(task).settings_type.options()]
