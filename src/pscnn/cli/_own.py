@@ -19,29 +19,17 @@ from pscnn.cli._many import complete_runs
 @app.command()
 @command
 def discover(
-    data: Annotated[
-        Path, typer.Argument(help="Folder with one sub-folder per class, .npz file, or .csv file with paths.")
-    ],
-    group: Annotated[
-        str | None, typer.Option(help="The group H; by default O(2) for images, O(3) for volumes.")
-    ] = None,
+    data: Annotated[Path, typer.Argument(help="Folder with a sub-folder per class, .npz, or .csv with paths.")],
+    group: Annotated[str | None, typer.Option(help="The group H; O(2) for images, O(3) for volumes.")] = None,
     bandlimit: Annotated[int, typer.Option(min=0, help="Band-limit L, the highest frequency of the densities.")] = 2,
     minutes: Annotated[float, typer.Option(min=0.1, help="Time budget for training all networks.")] = 10.0,
     seeds: Annotated[int, typer.Option(min=1, help="Number of networks of each kind.")] = 3,
-    size: Annotated[
-        int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by default depends on the data.")
-    ] = None,
-    width: Annotated[
-        float | None, typer.Option(min=0.01, help="Width of the networks; by default 0.25 for images, 1 for volumes.")
-    ] = None,
+    size: Annotated[int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by the data.")] = None,
+    width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 0.25, for volumes 1.")] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
-    regression: Annotated[
-        bool | None, typer.Option(help="Treat the targets of a table as numbers or as classes.")
-    ] = None,
+    regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Networks trained at once; one per core by default.")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Networks trained at once; one per core.")] = None,
     accelerator: Accelerator = "auto",
 ) -> None:
     """Learn which symmetries your own data have: train three kinds of networks and compare them."""
@@ -146,9 +134,7 @@ def predict(
 def export(
     run: Run,
     kind: Annotated[str, typer.Option("--format", help="torch or onnx.")] = "torch",
-    out: Annotated[
-        Path | None, typer.Option(help="Output file; by default model.pt2 or model.onnx in the run's folder.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file; model.pt2 or model.onnx by default.")] = None,
 ) -> None:
     """Export a trained network to a file that can be used without pscnn, and check its outputs."""
     from pscnn import training

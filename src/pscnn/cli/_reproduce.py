@@ -72,17 +72,10 @@ def _reproduce(
     ctx: typer.Context,
     runs: Runs = Path("runs"),
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Only this row or column, or a pattern such as 'O(2)*'; can be repeated.")
-    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="A row, a column, or 'O(2)*'; can be repeated.")] = None,
     run: Annotated[bool, typer.Option(help="Run what is missing, or only print what is there.")] = True,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would run, with the estimated time.")
-    ] = False,
-    known: Annotated[
-        list[Path] | None,
-        typer.Option(help="Import finished runs from a file of pscnn results --save; can be repeated."),
-    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it takes.")] = False,
+    known: Annotated[list[Path] | None, typer.Option(help="Import runs from a results file; can be repeated.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Number of processes; one per core by default.")] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray (a Ray cluster).")] = "local",
     gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,
@@ -131,14 +124,10 @@ def _reproduce(
 def _say_what_differs(store: Any, wanted: list[Any], settings: dict[str, Any]) -> None:
     versions = {store.code(one) for one in wanted if store.result(one) is not None}
     if len(versions) > 1:
-        errors.print(
-            f"warning: these runs were made by different versions of pscnn: {', '.join(sorted(map(str, versions)))}"
-        )
+        errors.print(f"warning: different versions of pscnn made these runs: {', '.join(sorted(map(str, versions)))}")
     if settings:
-        errors.print(
-            "settings that differ from the paper's: " + ", ".join(f"{k} = {v}" for k, v in settings.items()),
-            markup=False,
-        )
+        text = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        errors.print(f"settings that differ from the paper's: {text}", markup=False)
 
 
 def _print_table(sheet: Any, filled: Any, form: str, titled: bool) -> None:
@@ -182,19 +171,11 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int | None) -
 @app.command()
 @command
 def results(
-    runs: Annotated[
-        Path, typer.Argument(help="Folder with runs, at any depth, or a results file written by --save.")
-    ] = Path("runs"),
-    where: Annotated[
-        list[str] | None, typer.Option(help="Only runs with this setting, such as group=O(2); can be repeated.")
-    ] = None,
-    compare: Annotated[
-        str | None, typer.Option(help="Show mean and standard deviation for each value of this setting.")
-    ] = None,
+    runs: Annotated[Path, typer.Argument(help="Folder with runs, at any depth, or a results file.")] = Path("runs"),
+    where: Annotated[list[str] | None, typer.Option(help="A setting, such as group=O(2); can be repeated.")] = None,
+    compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
     form: Format = "text",
-    save: Annotated[
-        Path | None, typer.Option(help="Write the runs to this results file (JSON); never overwrites.")
-    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Write a results file (JSON); never overwrites.")] = None,
 ) -> None:
     """List, filter, compare and export finished runs with their results."""
     from pscnn import experiments, report

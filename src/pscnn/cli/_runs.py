@@ -39,9 +39,7 @@ class _Tasks(NamedCommands):
             return with_settings(command(_train), [])
         kind = task_type(name)
         function = with_settings(command(_train), [kind.settings_type])
-        function.__doc__ = (
-            f"{kind.__doc__}\n\nTrain a network and test its best epoch. A finished run is not trained again."
-        )
+        function.__doc__ = f"{kind.__doc__}\n\nTrain a network and test it. A finished run is not trained again."
         return function
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -86,14 +84,9 @@ def _train(
     config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override them.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
-    name: Annotated[
-        str | None,
-        typer.Option(help="Name of the run's folder; by default made from the settings that are not the defaults."),
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run's folder; by default its settings.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds starting at --seed.")] = 1,
-    together: Annotated[
-        bool, typer.Option("--together", help="Train all seeds at once, in parallel processes.")
-    ] = False,
+    together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
     devices: Annotated[int, typer.Option(min=1, help="Number of devices for data-parallel training.")] = 1,
@@ -184,9 +177,7 @@ def inspect_run(run: Run) -> None:
 @command
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Output file; by default report.html in the first run's folder.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file; report.html in the first run by default.")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Write a report on runs, one HTML file for offline use: results, densities, errors, curves, confusion."""

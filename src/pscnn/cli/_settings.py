@@ -41,6 +41,7 @@ class _SettingsCommand(TyperCommand):
     """Says which tasks have an option that this one has not."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        resumed = "--resume" in args  # the parser takes its words away
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -52,11 +53,11 @@ class _SettingsCommand(TyperCommand):
 
             have = [task for task in task_names() if name in task_type(task).settings_type.options()]
             text = f"{self.name} has no option {option}"
-            if self.name == NO_TASK and "--resume" in args:
+            if self.name == NO_TASK and resumed:
                 text = "--resume takes all settings from the run; remove the other options"
             elif self.name == NO_TASK:
                 text = f"{option} needs a task: pscnn train TASK {option} …"
-            fail(text + (f"; tasks with this option: {', '.join(have)}" if have and "--resume" not in args else ""), 2)
+            fail(text + (f"; tasks with this option: {', '.join(have)}" if have and not resumed else ""), 2)
 
 
 def with_settings(function: Callable[..., Any], types: Sequence[type[Settings]]) -> Callable[..., Any]:

@@ -85,10 +85,9 @@ class About:
         try:
             values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
             about = cls(**values)
-            if about.dimension not in (2, 3) or type(about.size) is not int or type(about.channels) is not int:
-                raise TypeError("dimension, size and channels must be whole numbers")
-            if not all(isinstance(name, str) for name in (*about.names, about.source)):
-                raise TypeError("names must be text")
+            numbers, texts = (about.dimension, about.size, about.channels), (*about.names, about.source)
+            if {*map(type, numbers)} != {int} or about.dimension not in (2, 3) or {*map(type, texts)} != {str}:
+                raise TypeError("dimension, size and channels must be whole numbers, names must be text")
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"not a description of prepared data: {error}") from None
         return about

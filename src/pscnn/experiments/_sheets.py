@@ -149,7 +149,7 @@ def check_words(sheets: Sequence[Sheet], words: Iterable[str]) -> None:
     """Raise an error for a word that names no row and no column."""
     known = list(dict.fromkeys(label for sheet in sheets for label in (*sheet.rows, *sheet.columns)))
     for word in words:
-        if not any(fnmatchcase(label, word) for label in known):
+        if not any(sheet.names([word]) for sheet in sheets):
             raise ConfigError(f"no row or column is called {word!r}; there are {', '.join(known)}")
 
 

@@ -145,10 +145,8 @@ def make_settings(values: Mapping[str, Any], *, stored: bool = False) -> Setting
     """
     values = dict(values)
     name = values.pop("task", values.pop("experiment", None))
-    if name is None:
-        raise ConfigError(f"name a task: one of {', '.join(task_names())}")
     if not isinstance(name, str):
-        raise ConfigError(f"task must be one of {', '.join(task_names())}, got {name!r}")
+        raise ConfigError(f"name a task: one of {', '.join(task_names())}" + (f", not {name!r}" if name else ""))
     make = task_type(name).settings_type
     known = make.options()
     values = {k: v for k, v in values.items() if k in known or k not in make.removed or make.removed[k] != v}
