@@ -43,8 +43,7 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
     def done(settings: Settings, result: Any) -> None:
         if isinstance(result, BaseException):
             failed.append(settings)
-        text = f"{len(failed)} failed; " if failed else ""
-        progress.update(bar, advance=1, description=f"{text}last: {store.folder(settings).name}")
+        progress.update(bar, advance=1, description=f"{len(failed)} failed; last: {store.folder(settings).name}")
 
     try:
         with Live(get_renderable=overview, console=errors, refresh_per_second=1):

@@ -42,7 +42,6 @@ __all__ = [
 
 METHODS = ("cnn", *STEERABLE)
 DENSITY_METHODS = (*(name for name, method in STEERABLE.items() if method.has_densities), "pe-mlp")
-"""Methods with learnt densities."""
 NONLINEARITIES = ("gated", "fourier")
 NETWORKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
     "images": (double_digits, METHODS, "p-scnn", ""),

@@ -40,7 +40,6 @@ def run_name(settings: Settings) -> str:
 
 
 def _family(settings: Settings) -> str:
-    """Method and group."""
     return f"{settings.method}-{re.sub('[()]', '', settings.group)}"
 
 
