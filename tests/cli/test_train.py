@@ -81,6 +81,7 @@ class TestCommand:
             (["ddmnist", "--dataset", "organ"], "ddmnist has no option --dataset; tasks with this option: medmnist3d"),
             (["smoke", "--no-invariant"], "tasks with this option: ddmnist, medmnist3d, shapes3d, own"),
             (["ddmnist", "--banana"], "ddmnist has no option --banana"),
+            (["ddmnist", "--accelerator", "banana"], "use auto, cpu or gpu, not 'banana'"),
             (["ddmnist", "--epochs", "many"], "should be a valid integer"),
             (["ddmnist", "--resume", "x"], "remove the other options"),
             (["ddmnist", "--together"], "--together requires --seeds of 2 or more"),

@@ -19,7 +19,15 @@ errors = Console(stderr=True)
 Run = Annotated[Path, typer.Argument(help="Folder of a run.")]
 Runs = Annotated[Path, typer.Option(help="Folder for runs; finished ones in it are not run again.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; PSCNN_DATA or a per-user cache by default.")]
-Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.")]
+
+
+def _known_accelerator(value: str) -> str:
+    if value not in ("auto", "cpu", "gpu"):
+        raise typer.BadParameter(f"use auto, cpu or gpu, not {value!r}")
+    return value
+
+
+Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.", callback=_known_accelerator)]
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:

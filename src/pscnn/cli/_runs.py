@@ -73,10 +73,7 @@ app.add_typer(train_app, name="train")
 
 @train_app.callback()
 def _train_callback() -> None:
-    """Train a network and test its best epoch: pscnn train TASK, or --resume RUN, or --config FILE.
-
-    pscnn train TASK --help shows the settings of a task.
-    """
+    """Train a network: pscnn train TASK, --resume RUN or --config FILE. TASK --help shows the settings of a task."""
 
 
 def _train(

@@ -1,7 +1,5 @@
 """Forecasts of flows (paper, Table 3): simulated smoke and measured jets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +69,7 @@ class FlowTask(Task):
         super().__init__(settings)
         self.input_shape = 2 * PAST, *self.grid
 
-    def learner(self) -> Learner:
+    def learner(self) -> "Learner":
         from pscnn.tasks._forecasting import Forecasting
 
         return Forecasting(self)

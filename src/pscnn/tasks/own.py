@@ -1,7 +1,5 @@
 """The user's own data, as ``pscnn.data.own`` prepares them: images or volumes, with classes or numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,7 +92,7 @@ class Own(ImageTask):
             self.class_names, self.metric = None, Metric("mse", more_is_better=False)
             self.scores = {"test_rmse": "RMSE, in deviations"}
 
-    def learner(self) -> Learner:
+    def learner(self) -> "Learner":
         if not self.settings.holds.regression:
             return super().learner()
         from pscnn.training import Regression

@@ -83,7 +83,7 @@ class Option:
             return ""
         if self.most is None:
             return "be positive" if self.positive else f"be {self.least} or more"
-        return f"lie in (0, {self.most:g}]" if self.positive else f"lie between {self.least:g} and {self.most:g}"
+        return f"lie in (0, {self.most:g}]" if self.positive else f"lie between {self.least} and {self.most}"
 
 
 @dataclass(frozen=True)

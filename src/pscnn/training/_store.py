@@ -93,7 +93,6 @@ class Store:
             if _settings_of(folder) == settings:
                 self._places[settings] = folder  # a run keeps its settings
                 return folder
-        # Earlier versions called them otherwise.
         return (self._known(settings.task).get(settings) if self.name is None else None) or folder
 
     def _known(self, task: str) -> dict[Settings, Path]:
