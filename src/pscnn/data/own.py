@@ -81,7 +81,7 @@ class About:
 
     @classmethod
     def from_json(cls, text: str) -> About:
-        """The other way round; text that is something else is a ``DataError``."""
+        """The other way round; text that is something else is a ``ValueError``."""
         try:
             values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
             about = cls(**values)
@@ -89,7 +89,7 @@ class About:
             if {*map(type, numbers)} != {int} or about.dimension not in (2, 3) or {*map(type, texts)} != {str}:
                 raise TypeError("dimension, size and channels must be whole numbers, names must be text")
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(f"not a description of prepared data: {error}") from None
+            raise ValueError(f"not a description of prepared data: {error}") from None
         return about
 
 

@@ -54,7 +54,7 @@ class OwnSettings(ImageSettings):
             if not self.about:
                 self.assign("about", own.read_about(self.data).to_json())
             k = self.dimension - 2
-        except DataError as error:
+        except (DataError, ValueError) as error:
             raise ConfigError(str(error)) from None
         usual = {"group": ("O(2)", "O(3)")[k], "width": (0.25, 1.0)[k], "batch_size": (64, 32)[k]}
         for name, value in {**usual, "size": self.holds.size}.items():
