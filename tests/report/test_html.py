@@ -38,6 +38,7 @@ def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) 
     assert page.count("<svg") == 2
     assert page.count('class="figures confusion"') == 3
     assert "method: cnn" in page
+    assert "on other digits" not in page  # which these runs have not seen
     for attribute in re.findall(r'(?:src|href)="([^"]+)"', page):
         assert attribute.startswith(("#", "data:")), attribute  # nothing comes from a network
 

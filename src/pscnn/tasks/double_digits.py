@@ -58,8 +58,8 @@ class DoubleDigits(ImageTask):
         kinds = range(settings.kinds)
         names = tuple(f"{left}{right}" for left in kinds for right in kinds)
         super().__init__(settings, settings.symmetry, names, ends=(MEAN - STD, MEAN + STD))
-        self.tests = ("test", "other") if settings.other_symmetry else ("test",)
-        self.scores = {"test_accuracy": "test accuracy", "other_accuracy": "on other digits"}
+        if settings.other_symmetry:
+            self.tests, self.scores = ("test", "other"), {**self.scores, "other_accuracy": "on other digits"}
 
     @property
     def switches(self) -> tuple[str, ...]:
