@@ -20,8 +20,8 @@ from pscnn.cli._many import complete_runs
 def bench(
     group: Annotated[list[str] | None, typer.Option(help="Groups, in 2D or 3D; O(2) by default.")] = None,
     precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32 or bf16; fp32 by default.")] = None,
-    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compiled, too.")] = False,
-    batch: Annotated[int | None, typer.Option(min=2, help="Batch size; 256 or 32, on a CPU 16 or 2.")] = None,
+    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Measure compiled networks, too.")] = False,
+    batch: Annotated[int | None, typer.Option(min=2, help="Batch size; 256 or 32 volumes, on a CPU 16 or 2.")] = None,
     width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 1 for images, 6 for volumes.")] = None,
     size: Annotated[int | None, typer.Option(help="Side length; 56 for images, 28 for volumes.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda by default if available.")] = None,

@@ -25,7 +25,7 @@ def discover(
     minutes: Annotated[float, typer.Option(min=0.1, help="Time budget for training all networks.")] = 10.0,
     seeds: Annotated[int, typer.Option(min=1, help="Number of networks of each kind.")] = 3,
     size: Annotated[int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by the data.")] = None,
-    width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 0.25, for volumes 1.")] = None,
+    width: Annotated[float | None, typer.Option(min=0.01, help="Width; 0.25 for images, 1 for volumes.")] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
     regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,

@@ -72,10 +72,10 @@ def _reproduce(
     ctx: typer.Context,
     runs: Runs = Path("runs"),
     seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
-    only: Annotated[list[str] | None, typer.Option(help="A row, a column, or 'O(2)*'; can be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; repeatable.")] = None,
     run: Annotated[bool, typer.Option(help="Run what is missing, or only print what is there.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it takes.")] = False,
-    known: Annotated[list[Path] | None, typer.Option(help="Import runs from a results file; can be repeated.")] = None,
+    known: Annotated[list[Path] | None, typer.Option(help="Import runs from a results file; repeatable.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Number of processes; one per core by default.")] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray (a Ray cluster).")] = "local",
     gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,
@@ -172,7 +172,7 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int | None) -
 @command
 def results(
     runs: Annotated[Path, typer.Argument(help="Folder with runs, at any depth, or a results file.")] = Path("runs"),
-    where: Annotated[list[str] | None, typer.Option(help="A setting, such as group=O(2); can be repeated.")] = None,
+    where: Annotated[list[str] | None, typer.Option(help="Only runs with this, as group=O(2); repeatable.")] = None,
     compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
     form: Format = "text",
     save: Annotated[Path | None, typer.Option(help="Write a results file (JSON); never overwrites.")] = None,

@@ -81,7 +81,7 @@ def _train(
     config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override them.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
-    name: Annotated[str | None, typer.Option(help="Name of the run's folder; by default its settings.")] = None,
+    name: Annotated[str | None, typer.Option(help="The run's folder; by default named by its settings.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds starting at --seed.")] = 1,
     together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
     data_dir: DataDir = None,
