@@ -62,22 +62,21 @@ class SteerableKit:
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
-        activation: nn.GatedBatchNorm | nn.GatedNonlinearity | nn.FourierPointwise | nn.QuotientFourierPointwise
+        activation: nn.GatedBatchNorm | nn.GatedNonlinearity | nn.FourierBatchNorm | nn.FourierPointwise
         if self.nonlinearity == "gated":
             fields = FieldType(self.group, copies * [direct_sum(list(self.group.irreps(frequency)))])
             activation = nn.GatedBatchNorm(fields) if norm else nn.GatedNonlinearity(fields)
-        elif self.group.planar is not None:  # in the plane or about an axis
-            fields = FieldType(self.group, copies * [self.group.functions(frequency)])
-            activation = nn.FourierPointwise(fields, degree=2 * frequency)
-        else:  # functions on the sphere
-            stabiliser = O2() if self.group.has_reflections else SO2()
+        else:
+            # Functions on the group in the plane or about an axis, else on the sphere.
+            sphere = self.group.planar is None
+            stabiliser = (O2() if self.group.has_reflections else SO2()) if sphere else None
             fields = FieldType(self.group, copies * [self.group.functions(frequency, stabiliser)])
-            activation = nn.QuotientFourierPointwise(fields, degree=2 * frequency)
+            apart = nn.QuotientFourierPointwise if sphere else nn.FourierPointwise
+            activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=2 * frequency)
         # The normalisation takes out what a bias adds.
         layer = self.convolution(activation.in_type, window, bias=not norm, likelihood=likelihood)
         self.fields = activation.out_type
-        apart = norm and not isinstance(activation, nn.GatedBatchNorm)
-        return [layer, *([nn.BatchNorm(activation.in_type)] if apart else []), activation]
+        return [layer, activation]
 
     def pool(self, stride: int, padding: int) -> list[tnn.Module]:
         """Anti-aliased pooling."""

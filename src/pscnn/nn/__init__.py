@@ -1,13 +1,14 @@
 """Layers: tensors in, tensors out; the types live on the modules, which fit into ``torch.nn.Sequential``."""
 
 from pscnn.nn._bases import TileBasis
-from pscnn.nn._batch_norm import BatchNorm, FieldStatistics, affine
+from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._conv import Conv2d, Conv3d, Linear, expand_once
 from pscnn.nn._convert import convert
 from pscnn.nn._export import export
 from pscnn.nn._fast import convolve
+from pscnn.nn._field_norm import FieldStatistics, affine
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
+from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
 from pscnn.nn._restriction import Restriction
@@ -23,6 +24,7 @@ __all__ = [
     "FieldDropout",
     "FieldStatistics",
     "FieldType",
+    "FourierBatchNorm",
     "FourierPointwise",
     "GatedBatchNorm",
     "GatedNonlinearity",

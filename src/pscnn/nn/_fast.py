@@ -1,14 +1,15 @@
-"""Plain operations in the form that a compiler on a GPU turns into the fewest passes over memory."""
+"""Plain operations in the form that takes the fewest passes over a GPU's memory."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 CHANNELS = 32
 """Tensor cores take channels in such portions; other counts fall back to kernels of half the speed or less."""
@@ -16,18 +17,32 @@ FEW_CHANNELS, COLUMNS = 4, 352
 """A kernel of no more input channels and entries per output channel is multiplied with the image's patches."""
 
 
-def compiled(x: Tensor) -> bool:
-    """Whether a map is met while code for a GPU is compiled."""
-    return torch.compiler.is_compiling() and x.is_cuda
+def fused(x: Tensor) -> bool:
+    """Whether a map can be given to kernels of our own: on a GPU, and not inside a transform of ``torch.func``."""
+    return (
+        isinstance(x, Tensor)  # a tracer's proxy is none
+        and x.is_cuda
+        and x.dtype != torch.float64
+        and (torch.compiler.is_compiling() or (not _transformed(x) and x.numel() > 0))
+        and _has_triton()
+    )
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _transformed(x: Tensor) -> bool:
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))  # type: ignore[attr-defined]
 
 
 def fast_layout(x: Tensor) -> bool:
-    """Whether to lay out feature maps for tensor cores.
+    """Whether to lay out feature maps for tensor cores; without kernels of our own only where copies cost little."""
+    return fused(x) or (isinstance(x, Tensor) and x.is_cuda and x.ndim == 5)
 
-    In compiled code, where copies join the operations around, and for volumes, where they are small beside the
-    convolution.
-    """
-    return compiled(x) or (isinstance(x, Tensor) and x.is_cuda and x.ndim == 5)  # a tracer's proxy is no tensor
+
+# -- layout -------------------------------------------------------------------------------------------------------
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -35,6 +50,35 @@ def channels_last(x: Tensor) -> Tensor:
     if not torch.compiler.is_compiling():  # the same in words that torch.vmap understands
         return x.movedim(1, -1).contiguous().movedim(-1, 1)
     return x.contiguous(memory_format=torch.channels_last if x.ndim == 4 else torch.channels_last_3d)
+
+
+def empty_map(x: Tensor, channels: int) -> Tensor:
+    """An empty map like x with its channels innermost, filled up to whole portions."""
+    return x.new_empty(x.shape[0], *x.shape[2:], channels + -channels % CHANNELS).movedim(-1, 1)
+
+
+def with_surplus(padded: Tensor, channels: int) -> Tensor:
+    """The first channels of a map behind which there are zeros; ``portions`` finds them again, without a copy."""
+    x = padded[:, :channels]
+    if not torch.compiler.is_compiling():
+        x._padded = padded  # type: ignore[attr-defined]
+    return x
+
+
+def portions(x: Tensor) -> Tensor:
+    """A map with zeros behind its channels up to whole portions, channels innermost."""
+    padded: Tensor | None = getattr(x, "_padded", None)
+    if padded is not None and padded.data_ptr() == x.data_ptr() and padded.dtype == x.dtype:
+        return padded
+    return _padded(x, x.shape[1])
+
+
+def _padded(t: Tensor, second: int, first: int = 0) -> Tensor:
+    """Zeros behind the second and first axis up to whole portions, and channels innermost."""
+    return channels_last(F.pad(t, (*[0] * (2 * (t.ndim - 2)), 0, -second % CHANNELS, 0, -first % CHANNELS)))
+
+
+# -- convolution --------------------------------------------------------------------------------------------------
 
 
 def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
@@ -50,35 +94,27 @@ def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, paddin
         x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
     few = kernel.shape[1] <= FEW_CHANNELS and kernel[0].numel() <= COLUMNS
     if few and dilation == 1 and not x.requires_grad:
-        y = (by_patches if compiled(x) else ByPatches.apply)(x, kernel, stride, padding)
+        y = ByPatches.apply(x, kernel, stride, padding)  # type: ignore[no-untyped-call]
     else:
         y = ByPortions.apply(x, kernel, stride, padding, dilation)  # type: ignore[no-untyped-call]
     return y if bias is None else y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
 
 
-def by_patches(x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
-    """A convolution as one product of all patches (B·H·W, C·k·k) with the kernel: for images of a few channels."""
-    # The patches are many times as large as the image: kept for the gradient, they would be a tenth of all memory.
-    options = kernel.shape[-1], stride, padding
-    columns = checkpoint(_columns, x, *options, use_reentrant=False, preserve_rng_state=False)
-    return _times_patches(columns, x, kernel, stride, padding)
-
-
-def _times_patches(columns: Tensor, x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
-    flat, count, size = kernel[0].numel(), len(kernel), kernel.shape[-1]
-    rows = F.pad(kernel.reshape(count, flat), (0, -flat % CHANNELS, 0, -count % CHANNELS))
-    shape = [(n + 2 * padding - size) // stride + 1 for n in x.shape[2:]]
-    return F.linear(columns, rows).view(len(x), *shape, len(rows)).movedim(-1, 1)[:, :count]
-
-
 class ByPatches(torch.autograd.Function):
-    """``by_patches`` without a compiler: the patches are made again for the kernel's gradient; the image has none."""
+    """A convolution as one product of all patches (B·H·W, C·k·k) with the kernel: for images of a few channels.
+
+    The patches, many times as large as the image, are made again for the kernel's gradient; the image has none.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
-        return _times_patches(_columns(x, kernel.shape[-1], stride, padding), x, kernel, stride, padding)
+        flat, count, size = kernel[0].numel(), len(kernel), kernel.shape[-1]
+        rows = F.pad(kernel.reshape(count, flat), (0, -flat % CHANNELS, 0, -count % CHANNELS))
+        shape = [(n + 2 * padding - size) // stride + 1 for n in x.shape[2:]]
+        y = F.linear(_columns(x, size, stride, padding), rows).view(len(x), *shape, len(rows))
+        return with_surplus(y.movedim(-1, 1), count)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -90,8 +126,9 @@ class ByPatches(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x,) = ctx.saved_tensors
         columns = _columns(x, ctx.shape[-1], *ctx.options)
-        rows = gradients[0].to(x.dtype).movedim(1, -1).flatten(0, -2)
-        return None, (rows.T @ columns)[:, : math.prod(ctx.shape[1:])].reshape(ctx.shape), None, None
+        rows = portions(gradients[0].to(x.dtype)).movedim(1, -1).flatten(0, -2)
+        d_kernel = (rows.T @ columns)[: ctx.shape[0], : math.prod(ctx.shape[1:])]
+        return None, d_kernel.reshape(ctx.shape), None, None
 
 
 def _columns(x: Tensor, size: int, stride: int, padding: int) -> Tensor:
@@ -115,9 +152,9 @@ class ByPortions(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
-        padded = _portions(x, x.shape[1]), _portions(kernel, kernel.shape[1], len(kernel))
         run = F.conv2d if x.ndim == 4 else F.conv3d
-        return run(*padded, None, stride, padding, dilation)[:, : len(kernel)]
+        y = run(portions(x), _padded(kernel, kernel.shape[1], len(kernel)), None, stride, padding, dilation)
+        return with_surplus(y, len(kernel))  # kernels of zeros give zeros
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -129,64 +166,90 @@ class ByPortions(torch.autograd.Function):
         x, kernel = ctx.saved_tensors
         spatial = x.ndim - 2
         stride, padding, dilation = ([n] * spatial for n in ctx.options)
-        g, wanted = _portions(gradients[0].to(x.dtype), len(kernel)), [ctx.needs_input_grad[0], True, False]
-        padded = _portions(x, x.shape[1]), _portions(kernel, kernel.shape[1], len(kernel))
+        g, wanted = portions(gradients[0].to(x.dtype)), [ctx.needs_input_grad[0], True, False]
+        padded = portions(x), _padded(kernel, kernel.shape[1], len(kernel))
         dx, d_kernel, _ = torch.ops.aten.convolution_backward(
             g, *padded, None, stride, padding, dilation, False, [0] * spatial, 1, wanted
         )
-        dx = dx[:, : x.shape[1]] if ctx.needs_input_grad[0] else None
+        dx = with_surplus(dx, x.shape[1]) if ctx.needs_input_grad[0] else None
         return dx, d_kernel[: len(kernel), : x.shape[1]], None, None, None
 
 
-def _portions(t: Tensor, second: int, first: int = 0) -> Tensor:
-    """Zeros behind the second and first axis up to whole portions, and channels innermost."""
-    return channels_last(F.pad(t, (*[0] * (2 * (t.ndim - 2)), 0, -second % CHANNELS, 0, -first % CHANNELS)))
+# -- blur ---------------------------------------------------------------------------------------------------------
 
 
 def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) -> Tensor:
     """Every channel convolved with one kernel (k, k[, k]), which is a product of equal ones along the axes."""
     if fast_layout(x):
         along = kernel.sum(tuple(range(1, kernel.ndim)))
-        return channels_last(Blur.apply(x, along.to(x.dtype), stride, padding))  # type: ignore[no-untyped-call]
+        sizes = [(n + 2 * padding - len(along)) // stride + 1 for n in x.shape[2:]]
+        return Blur.apply(x, along, sizes, stride, padding, False)  # type: ignore[no-untyped-call]
     weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
     return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
 
 
 class Blur(torch.autograd.Function):
-    """The blur axis by axis as sums of shifted maps, forwards and backwards."""
+    """The blur axis by axis, to sides of given lengths, or its adjoint, which is its gradient."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, along: Tensor, stride: int, padding: int) -> Tensor:
-        y = F.pad(x, (padding, padding) * (x.ndim - 2))
-        for axis in range(2, x.ndim):
-            last = stride * ((y.shape[axis] - len(along)) // stride)
-            before = (slice(None),) * axis
-            terms = [w * y[(*before, slice(t, t + last + 1, stride))] for t, w in enumerate(along.unbind())]
-            y = sum(terms[1:], terms[0])
-        return y
+    def forward(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
+        if fused(x):
+            return with_surplus(blurred(portions(x), along.float(), sizes, stride, padding, back), x.shape[1])
+        for axis, size in enumerate(sizes, 2):
+            x = (_adjoint if back else _along)(x, along.to(x.dtype), axis, size, stride, padding)
+        return channels_last(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, along, ctx.stride, ctx.padding = inputs
-        ctx.sizes = x.shape
+        x, along, _, *ctx.options, ctx.back = inputs
+        ctx.sizes = list(x.shape[2:])
         ctx.save_for_backward(along)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (along,) = ctx.saved_tensors
-        g, stride, size = gradients[0], ctx.stride, len(along)
-        for axis in range(2, g.ndim):
-            # Input j = s·m + a − padding met output m − u through the tap s·u + a: a short sum over u. The entries are
-            # picked one by one, since some versions of the compiler misread maps that are put together and flattened.
-            j = torch.arange(ctx.padding, ctx.padding + ctx.sizes[axis], device=g.device)
-            terms = []
-            for u in range(-(-size // stride)):
-                tap, output = stride * u + j % stride, j // stride - u
-                met = (tap < size) & (output >= 0) & (output < g.shape[axis])
-                weight = torch.where(met, along[tap.clamp(max=size - 1)], 0)
-                chosen = g.index_select(axis, output.clamp(0, g.shape[axis] - 1))
-                terms.append(chosen * weight.view(-1, *[1] * (g.ndim - 1 - axis)))
-            g = sum(terms[1:], terms[0])
-        return g, None, None, None
+        return Blur.apply(gradients[0], along, ctx.sizes, *ctx.options, not ctx.back), *[None] * 5  # type: ignore[no-untyped-call]
+
+
+def _along(x: Tensor, taps: Tensor, axis: int, size: int, stride: int, padding: int) -> Tensor:
+    """A sum of shifted maps, y_j = Σ_t w_t x_{sj + t − padding}."""
+    y = F.pad(x, (*[0] * (2 * (x.ndim - 1 - axis)), padding, padding))
+    before = (slice(None),) * axis
+    terms = [w * y[(*before, slice(t, t + stride * (size - 1) + 1, stride))] for t, w in enumerate(taps.unbind())]
+    return sum(terms[1:], terms[0])
+
+
+def _adjoint(g: Tensor, taps: Tensor, axis: int, size: int, stride: int, padding: int) -> Tensor:
+    """Input j = s·m + a − padding met output m − u through the tap s·u + a: a short sum over u.
+
+    The entries are picked one by one, since some versions of the compiler misread maps that are put together and
+    flattened.
+    """
+    j = torch.arange(padding, padding + size, device=g.device)
+    terms = []
+    for u in range(-(-len(taps) // stride)):
+        tap, output = stride * u + j % stride, j // stride - u
+        met = (tap < len(taps)) & (output >= 0) & (output < g.shape[axis])
+        weight = torch.where(met, taps[tap.clamp(max=len(taps) - 1)], 0)
+        chosen = g.index_select(axis, output.clamp(0, g.shape[axis] - 1))
+        terms.append(chosen * weight.view(-1, *[1] * (g.ndim - 1 - axis)))
+    return sum(terms[1:], terms[0])
+
+
+@torch.library.custom_op("pscnn::blurred", mutates_args=())
+def blurred(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
+    """The blur of a map with its channels innermost, to sides of given lengths; or its adjoint."""
+    from pscnn.nn import _triton_kernels
+
+    y = x.movedim(1, -1).contiguous()
+    for axis, size in enumerate(sizes, 1):
+        source, y = y, y.new_empty(*y.shape[:axis], size, *y.shape[axis + 1 :])
+        _triton_kernels.blur(source, y, along, axis, stride, padding, back)
+    return y.movedim(-1, 1)
+
+
+@blurred.register_fake
+def _(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
+    return x.new_empty(x.shape[0], *sizes, x.shape[1]).movedim(-1, 1)

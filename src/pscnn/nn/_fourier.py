@@ -12,8 +12,13 @@ from torch import Tensor
 from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.groups import FunctionSpace, Representation
+from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._layer import Device, DType, Nonlinearity
+from pscnn.nn._layer import Device, DType, Layer, Nonlinearity
+from pscnn.nn._norm_act import FOURIER, Following
+
+LARGEST = 64
+"""Channels of a field whose transform is done within a kernel; larger ones are products of their own."""
 
 
 class FourierPointwise(Nonlinearity):
@@ -67,7 +72,7 @@ class FourierPointwise(Nonlinearity):
         degree = 2 * lowest if degree is None else degree
         if degree < lowest:
             raise ValueError(f"{name}: degree must be {lowest} or more to transform back exactly, got {degree}")
-        self.function = function
+        self.function, self.degree = function, degree
         self._size = rho.size
         if isinstance(rho, FunctionSpace):
             for key, array in zip(("to_samples", "to_coefficients"), _transforms(rho, degree), strict=True):
@@ -100,6 +105,70 @@ class QuotientFourierPointwise(FourierPointwise):
     """
 
     _quotient = True
+
+
+class FourierBatchNorm(Layer):
+    """``BatchNorm`` followed by ``FourierPointwise``, or ``QuotientFourierPointwise`` for functions on a quotient.
+
+    Args:
+        in_type: Copies of ``H.functions(L)`` or ``H.functions(L, K)``. The output has the same type.
+        degree: As in ``FourierPointwise``.
+        eps: As in ``BatchNorm``.
+        momentum: As in ``BatchNorm``.
+
+    Shape:
+        (B, in_type.size, …) → the same.
+
+    Example:
+        >>> from pscnn.groups import O2
+        >>> H = O2()
+        >>> layer = FourierBatchNorm(FieldType(H, 4 * [H.functions(2)]))
+        >>> layer(torch.randn(2, 40, 5, 5)).shape
+        torch.Size([2, 40, 5, 5])
+    """
+
+    forth: Tensor
+    back: Tensor
+
+    def __init__(
+        self,
+        in_type: FieldType,
+        degree: int | None = None,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        device: Device = None,
+        dtype: DType = None,
+    ) -> None:
+        super().__init__(in_type)
+        self.norm = BatchNorm(in_type, eps, momentum, device, dtype)
+        rho = in_type.representations[0]
+        quotient = isinstance(rho, FunctionSpace) and rho.subgroup is not None
+        make = QuotientFourierPointwise if quotient else FourierPointwise
+        self.pointwise = make(in_type, degree=degree, device=device, dtype=dtype)
+        if isinstance(rho, FunctionSpace):
+            for key, table in zip(("forth", "back"), _tables(rho, self.pointwise.degree), strict=True):
+                self.add_constant(key, table, self.norm.weight)
+
+    @property
+    def gain(self) -> float:
+        """The gain before this layer that keeps the variance of a signal through it."""
+        return self.pointwise.gain
+
+    def forward(self, x: Tensor) -> Tensor:
+        rho = self.in_type.representations[0]
+        if "forth" not in self._arrays or rho.size > LARGEST or not self.norm.one_pass(x):
+            return self.pointwise(self.norm(x))
+        return self.norm.then(x, Following(self.forth, self.back, FOURIER, 0, rho.size))
+
+
+@memo
+def _tables(space: FunctionSpace, degree: int) -> tuple[Array, Array]:
+    """Both transforms as right factors, (W, S) and (S, W), with zeros up to powers of two of 16 or more."""
+    to_samples, to_coefficients = _transforms(space, degree)
+    width, samples = (max(16, 1 << (n - 1).bit_length()) for n in (space.size, len(to_samples)))
+    grow = (0, width - space.size), (0, samples - len(to_samples))
+    # The kernels read them row by row.
+    return np.ascontiguousarray(np.pad(to_samples.T, grow)), np.ascontiguousarray(np.pad(to_coefficients.T, grow[::-1]))
 
 
 @memo

@@ -1,0 +1,299 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
+"""Triton kernels, each one pass over memory: normalisation with what follows it, its gradients, and the blur.
+
+A feature map has its channels innermost: a row is a pixel, and in it lie ``copies`` fields of P channels. For gates, a
+field begins with G of them, and then come the irreps that they scale. A program holds FIELDS fields of some rows as a
+tile (rows · FIELDS, W), W ≥ P a power of two, and walks down ``steps`` such tiles. Every value is loaded once, by
+neighbouring threads; that each gate meets its irrep is a gather inside the tile, between the threads of a warp, and a
+Fourier transform is a small matrix product.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+NONE, GATE, FOURIER = 0, 1, 2
+"""What follows a normalisation."""
+TILE = 32
+"""Fields in a tile, over all its rows. With it, 4 warps hold 4 values a thread, which measures best."""
+PROGRAMS = 4096
+"""About how many programs there are per portion of fields; sums are left in a quarter as many portions."""
+
+
+@triton.jit
+def _moments(x, sums, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Per portion of the rows and channel: the sums of x − x₀ and of its square, x₀ the first row."""
+    c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    row, column, inside = tl.arange(0, ROWS)[:, None], c[None, :], c < channels
+    origin = tl.load(x + c, inside, 0).to(tl.float32)[None, :]
+    total = tl.zeros((ROWS, WIDTH), tl.float32)
+    squares = tl.zeros((ROWS, WIDTH), tl.float32)
+    first = tl.program_id(0).to(tl.int64) * ROWS * steps
+    for _ in range(steps):
+        mask = (row < rows - first) & inside[None, :]
+        v = tl.load(x + first * x_row + (row * x_row + column), mask, 0).to(tl.float32)
+        v = tl.where(mask, v - origin, 0)
+        total += v
+        squares += v * v
+        first += ROWS
+    to = sums + tl.program_id(0) * channels + c
+    tl.store(to, tl.sum(total, 0), inside)
+    tl.store(to + parts * channels, tl.sum(squares, 0), inside)
+
+
+@triton.jit
+def _begin(
+    scale, shift, channels, steps,
+    P: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Row within the tile, field, and channel within the field; which exist; their scale and shift; the first row."""
+    n = tl.arange(0, ROWS * FIELDS)[:, None]
+    field, p = tl.program_id(1) * FIELDS + n % FIELDS, tl.arange(0, W)[None, :]
+    inside = (field * P + p < channels) & (p < P)
+    a = tl.load(scale + field * P + p, inside, 0)
+    b = tl.load(shift + field * P + p, inside, 0)
+    return n // FIELDS, field, p, inside, a, b, tl.program_id(0).to(tl.int64) * ROWS * steps
+
+
+@triton.jit
+def _gates(v, gate_of, p, N: tl.constexpr, W: tl.constexpr):
+    """Each channel's gate."""
+    return tl.gather(v, tl.broadcast_to(tl.load(gate_of + p), (N, W)), 1)
+
+
+@triton.jit
+def _matrix(values, R: tl.constexpr, C: tl.constexpr):
+    """A matrix (R, C)."""
+    return tl.load(values + tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :])
+
+
+@triton.jit
+def _product(v, matrix, HALF: tl.constexpr):
+    """A matrix product, in half precision for maps that have no more."""
+    if HALF:
+        out = tl.dot(v.to(tl.bfloat16), matrix.to(tl.bfloat16))
+    else:
+        out = tl.dot(v, matrix, input_precision="ieee")
+    return out
+
+
+@triton.jit
+def _activated(
+    v, one, two, p,
+    KIND: tl.constexpr, HALF: tl.constexpr, N: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    """What follows the normalisation, applied to normalised values."""
+    if KIND == 1:
+        out = v * _gates(tl.sigmoid(v), one, p, N, W)
+    elif KIND == 2:
+        samples = _product(v, _matrix(one, W, S), HALF)
+        samples = tl.where(samples > 0, samples, tl.exp(tl.minimum(samples, 0)) - 1)
+        out = _product(samples, _matrix(two, S, W), HALF)
+    else:
+        out = v
+    return out
+
+
+@triton.jit
+def _gradient(
+    v, up, one, two, p,
+    KIND: tl.constexpr, HALF: tl.constexpr, N: tl.constexpr, G: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    """The gradient of the normalised values v.
+
+    With gates, features get up · σ(gate), and gates σ'(v) Σ up · features. With samples s = v A and up for y = γ(s) B,
+    it is (up Bᵀ · γ'(s)) Aᵀ.
+    """
+    if KIND == 1:
+        products = up * v
+        total = tl.zeros_like(v)
+        for m in tl.static_range(S):
+            member = tl.load(two + m * W + p)
+            got = tl.gather(products, tl.broadcast_to(tl.maximum(member, 0), (N, W)), 1)
+            total += tl.where(member >= 0, got, 0)
+        opened = tl.sigmoid(v)
+        out = tl.where(p < G, total * opened * (1 - opened), up * _gates(opened, one, p, N, W))
+    elif KIND == 2:
+        matrix = _matrix(one, W, S)
+        slope = tl.exp(tl.minimum(_product(v, matrix, HALF), 0))
+        out = _product(_product(up, tl.trans(_matrix(two, S, W)), HALF) * slope, tl.trans(matrix), HALF)
+    else:
+        out = up
+    return out
+
+
+@triton.jit
+def _fill_surplus(y, first, row, rows, channels, y_row, SURPLUS: tl.constexpr):
+    """Zeros behind the channels of some rows."""
+    if SURPLUS > 0:
+        if tl.program_id(1) == 0:
+            k = tl.arange(0, 32)[None, :]
+            to = y + first * y_row + (row * y_row + channels + k)
+            tl.store(to, tl.zeros_like(row + k).to(y.dtype.element_ty), (row < rows - first) & (k < SURPLUS))
+
+
+@triton.jit
+def _forward(
+    x, y, one, two, scale, shift, rows, channels, out_channels, x_row, y_row, steps,
+    KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
+):  # fmt: skip
+    row, field, p, inside, a, b, first = _begin(scale, shift, channels, steps, P, W, FIELDS, ROWS)
+    for _ in range(steps):
+        mask = (row < rows - first) & inside
+        v = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32) * a + b
+        out = _activated(v, one, two, p, KIND, HALF, ROWS * FIELDS, W, S)
+        to = y + first * y_row + (row * y_row + field * (P - G) + p - G)
+        tl.store(to, out.to(y.dtype.element_ty), mask & (p >= G))
+        _fill_surplus(y, first, row, rows, out_channels, y_row, SURPLUS)
+        first += ROWS
+
+
+@triton.jit
+def _sums(
+    x, g, sums, one, two, scale, shift, mean, rows, channels, x_row, g_row, steps, parts,
+    KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    FIELDS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Per portion of the rows and channel: the sums of the gradient, and of the gradient times x − mean."""
+    row, field, p, inside, a, b, first = _begin(scale, shift, channels, steps, P, W, FIELDS, ROWS)
+    centre = tl.load(mean + field * P + p, inside, 0)
+    total = tl.zeros((ROWS * FIELDS, W), tl.float32)
+    product = tl.zeros((ROWS * FIELDS, W), tl.float32)
+    for _ in range(steps):
+        mask = (row < rows - first) & inside
+        own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
+        up = tl.load(g + first * g_row + (row * g_row + field * (P - G) + p - G), mask & (p >= G), 0).to(tl.float32)
+        # Zero where there is no row.
+        d = _gradient(own * a + b, up, one, two, p, KIND, HALF, ROWS * FIELDS, G, W, S)
+        total += d
+        product += d * (own - centre)
+        first += ROWS
+    field = tl.program_id(1) * FIELDS + tl.arange(0, FIELDS)[:, None]
+    inside = (field * P + p < channels) & (p < P)
+    to = sums + tl.program_id(0) * channels + field * P + p
+    tl.store(to, tl.sum(tl.reshape(total, (ROWS, FIELDS, W)), 0), inside)
+    tl.store(to + parts * channels, tl.sum(tl.reshape(product, (ROWS, FIELDS, W)), 0), inside)
+
+
+@triton.jit
+def _backward(
+    x, g, dx, one, two, scale, shift, slope, offset, rows, channels, x_row, g_row, dx_row, steps,
+    KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
+):  # fmt: skip
+    """Dx = gradient · scale + x · slope + offset."""
+    row, field, p, inside, a, b, first = _begin(scale, shift, channels, steps, P, W, FIELDS, ROWS)
+    s = tl.load(slope + field * P + p, inside, 0)
+    t = tl.load(offset + field * P + p, inside, 0)
+    for _ in range(steps):
+        mask = (row < rows - first) & inside
+        own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
+        up = tl.load(g + first * g_row + (row * g_row + field * (P - G) + p - G), mask & (p >= G), 0).to(tl.float32)
+        d = _gradient(own * a + b, up, one, two, p, KIND, HALF, ROWS * FIELDS, G, W, S) * a + own * s + t
+        tl.store(dx + first * dx_row + (row * dx_row + field * P + p), d.to(dx.dtype.element_ty), mask)
+        _fill_surplus(dx, first, row, rows, channels, dx_row, SURPLUS)
+        first += ROWS
+
+
+class Plan:
+    """How a feature map, its channels innermost and rows at equal distances, is divided among programs.
+
+    Args:
+        x: The map.
+        two: The second table of what follows the normalisation: channels of each gate (M, W), or the transform from
+            samples (S, W).
+        kind: NONE, GATE or FOURIER.
+        gates: Per field.
+        size: Channels per field.
+        programs: About how many.
+    """
+
+    def __init__(self, x: Tensor, two: Tensor, kind: int, gates: int, size: int, programs: int) -> None:
+        self.rows, self.channels = x.numel() // x.shape[1], x.shape[1]
+        copies = triton.cdiv(self.channels, size)
+        fields = 4 if copies % 4 == 0 else 2 if copies % 2 == 0 else 1
+        rows = (2 * TILE if kind == FOURIER else TILE) // fields
+        self.steps = triton.cdiv(self.rows, rows * programs)
+        self.parts = triton.cdiv(self.rows, rows * self.steps)
+        self.grid = self.parts, triton.cdiv(copies, fields)
+        self.out_channels = self.channels - gates * copies
+        samples, width = (1, 32) if kind == NONE else two.shape
+        half = x.dtype != torch.float32
+        self.shape = {"KIND": kind, "HALF": half, "G": gates, "P": size, "W": width, "S": samples}
+        self.shape |= {"FIELDS": fields, "ROWS": rows}
+
+
+def moments(x: Tensor) -> Tensor:
+    """The variance and the mean of every channel, (2, C)."""
+    rows, channels = x.numel() // x.shape[1], x.shape[1]
+    steps = triton.cdiv(rows, 32 * (PROGRAMS // 4))
+    parts = triton.cdiv(rows, 32 * steps)
+    sums = torch.empty(2, parts, channels, device=x.device)
+    grid = parts, triton.cdiv(channels, 64)
+    _moments[grid](x, sums, rows, channels, x.stride(-1), steps, parts, ROWS=32, WIDTH=64)
+    found = sums.sum(1) / rows
+    away = found[0]
+    origin = x[(0, slice(None), *[0] * (x.ndim - 2))].float()
+    return torch.stack([torch.addcmul(found[1], away, away, value=-1).clamp(min=0), origin + away])
+
+
+def forward(x, y, one, two, vectors, kind, gates, size) -> None:
+    """Fill y, given scale and shift."""
+    plan = Plan(x, two, kind, gates, size, PROGRAMS)
+    numbers = plan.rows, plan.channels, plan.out_channels, x.stride(-1), y.stride(-1), plan.steps
+    _forward[plan.grid](x, y, one, two, *vectors, *numbers, **plan.shape, SURPLUS=y.shape[1] - plan.out_channels)
+
+
+def sums(x, g, one, two, vectors, kind, gates, size) -> Tensor:
+    """The two sums of every channel, (2, C), given scale, shift and mean."""
+    plan = Plan(x, two, kind, gates, size, PROGRAMS // 4)
+    out = vectors[0].new_empty(2, plan.parts, x.shape[1])
+    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), plan.steps, plan.parts
+    _sums[plan.grid](x, g, out, one, two, *vectors, *numbers, **plan.shape)
+    return out.sum(1)
+
+
+def backward(x, g, dx, one, two, vectors, kind, gates, size) -> None:
+    """Fill dx, given scale, shift, slope and offset."""
+    plan = Plan(x, two, kind, gates, size, PROGRAMS)
+    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps
+    surplus = dx.shape[1] - plan.channels
+    _backward[plan.grid](x, g, dx, one, two, *vectors, *numbers, **plan.shape, SURPLUS=surplus)
+
+
+@triton.jit
+def _blur(
+    x, y, along, n, m, inner, padding,
+    K: tl.constexpr, STRIDE: tl.constexpr, BACK: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Along the middle axis of (outer, n, inner) → (outer, m, inner): y_j = Σ_t w_t x_{sj + t − padding}, or its adjoint."""
+    outer = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]
+    i = tl.program_id(2) * WIDTH + tl.arange(0, WIDTH)[None, :]
+    total = tl.zeros((ROWS, WIDTH), tl.float32)
+    for t in tl.static_range(K):
+        if BACK:
+            met = j + padding - t
+            source = met // STRIDE
+            there = (met >= 0) & (met % STRIDE == 0) & (source < n)
+        else:
+            source = j * STRIDE + t - padding
+            there = (source >= 0) & (source < n)
+        mask = there & (j < m) & (i < inner)
+        total += tl.load(along + t) * tl.load(x + outer * n * inner + (source * inner + i), mask, 0).to(tl.float32)
+    tl.store(y + outer * m * inner + (j * inner + i), total.to(y.dtype.element_ty), (j < m) & (i < inner))
+
+
+def blur(x, y, along, axis, stride, padding, back) -> None:
+    """Blur a map (B, …, C), its channels innermost and rows side by side, along one axis into another."""
+    inner = x[(0,) * (axis + 1)].numel()
+    outer, n, m = x[(slice(None),) * axis + (0,)].numel() // inner, x.shape[axis], y.shape[axis]
+    width = min(1024, triton.next_power_of_2(inner))
+    rows = max(1, 1024 // width)
+    grid = outer, triton.cdiv(m, rows), triton.cdiv(inner, width)
+    options = {"K": len(along), "STRIDE": stride, "BACK": back, "ROWS": rows, "WIDTH": width}
+    _blur[grid](x, y, along, n, m, inner, padding, **options)

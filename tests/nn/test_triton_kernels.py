@@ -1,0 +1,135 @@
+"""The kernels for GPUs, run by Triton's interpreter, against plain torch."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from pscnn import FieldType, models, nn
+from pscnn.groups import D, O2, O3, SO2, SO3, Group, direct_sum
+from pscnn.nn import _batch_norm, _fast
+
+CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
+    ("gated", O2(), 3, 12, (9, 11)),
+    ("gated", O2(), 2, 6, (12, 13)),
+    ("gated", SO2(), 4, 5, (7, 3)),
+    ("gated", SO3(), 3, 4, (4, 5, 3)),
+    ("gated", O3(), 2, 3, (2, 3, 3)),
+    ("fourier", O2(), 2, 6, (9, 7)),
+    ("fourier", O2(), 4, 3, (5, 6)),
+    ("fourier", D(4), 2, 4, (5, 6)),
+    ("sphere", SO3(), 2, 3, (3, 4, 3)),
+    ("none", O2(), 3, 12, (9, 11)),
+    ("none", SO3(), 3, 1, (4, 5, 3)),
+]
+
+
+def layer_and_input(
+    kind: str, group: Group, frequency: int, copies: int, shape: tuple[int, ...]
+) -> tuple[torch.nn.Module, torch.Tensor]:
+    torch.manual_seed(0)
+    layer: nn.GatedBatchNorm | nn.FourierBatchNorm | nn.BatchNorm
+    if kind == "gated":
+        layer = nn.GatedBatchNorm(FieldType(group, copies * [direct_sum(list(group.irreps(frequency)))]))
+    elif kind == "none":
+        layer = nn.BatchNorm(FieldType(group, copies * [direct_sum(list(group.irreps(frequency)))]))
+    else:
+        space = group.functions(frequency, SO2() if kind == "sphere" else None)
+        layer = nn.FourierBatchNorm(FieldType(group, copies * [space]), degree=2 * frequency)
+    norm = layer if isinstance(layer, nn.BatchNorm) else layer.norm
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 1.5)
+        norm.bias.normal_()
+    return layer, torch.randn(3, layer.in_type.size, *shape) + 0.3
+
+
+def test_in_the_interpreter() -> None:
+    pytest.importorskip("triton")
+    found = subprocess.run(
+        [sys.executable, __file__],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 4 + 4)
+
+
+def use_kernels(here: bool) -> None:
+    """As if all maps were on a GPU, or none."""
+    for module in (_batch_norm, _fast):
+        vars(module)["fused"] = lambda x, here=here: here and x.dtype != torch.float64
+    vars(_fast)["fast_layout"] = lambda x, here=here: here
+
+
+def check(slow: list[torch.Tensor], quick: list[torch.Tensor], **tolerance: float) -> None:
+    for a, b in zip(slow, quick, strict=True):
+        torch.testing.assert_close(b, a, **{"rtol": 1e-4, "atol": 2e-5, **tolerance})
+    print("the same")
+
+
+def compare_layers(layer: torch.nn.Module, x: torch.Tensor) -> None:
+    """The slow way against the kernels: values, all gradients, running statistics; training and eval."""
+    fast = copy.deepcopy(layer)
+    spread = torch.zeros(*x.shape[:1], *x.shape[2:], x.shape[1] + 5).movedim(-1, 1)  # rows at larger distances
+    spread[:, : x.shape[1]] = x
+    results = []
+    for module, source, here in ((layer, x, False), (fast, spread[:, : x.shape[1]], True)):
+        use_kernels(here)
+        source = source.detach().requires_grad_()
+        y = module(source)
+        gradient = torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
+        found = torch.autograd.grad(y, [source, *module.parameters()], gradient)
+        module.eval()
+        with torch.no_grad():
+            results.append([y, *found, *module.buffers(), module(source)])
+    padded = results[1][0]._padded  # type: ignore[attr-defined]
+    assert padded.stride(1) == 1
+    assert padded.shape[1] % 32 == 0
+    assert padded[:, results[1][0].shape[1] :].eq(0).all()
+    check(*results)
+
+
+def compare_blurs(dimension: int, stride: int, padding: int, size: int) -> None:
+    layer = nn.AvgPoolAntialiased(FieldType(O2() if dimension == 2 else SO3(), 5 * [(O2() if dimension == 2 else SO3()).trivial]), stride, padding)
+    results = []
+    for here in (False, True):
+        use_kernels(here)
+        x = torch.randn(2, 5, *[size] * dimension, generator=torch.Generator().manual_seed(2)).requires_grad_()
+        y = layer(x)
+        (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.square().sum(), x)
+        results.append([y, gradient, second])
+    check(*results)
+
+
+def compare_networks(method: str, nonlinearity: str) -> None:
+    """Whole networks, in which zeros behind the channels are handed on from layer to layer."""
+    torch.manual_seed(0)
+    model = models.build("images", method, "O(2)", size=28, width=0.2, classes=3, nonlinearity=nonlinearity)
+    x = torch.randn(2, 1, 28, 28, generator=torch.Generator().manual_seed(2))
+    results = []
+    for module, here in ((model, False), (copy.deepcopy(model), True)):
+        use_kernels(here)
+        y = module(x)
+        y.square().sum().backward()
+        results.append([y, *(p.grad for p in module.parameters())])
+    check(*results, rtol=2e-2, atol=2e-3)
+
+
+if __name__ == "__main__":
+    from pscnn.nn import _triton_kernels
+
+    _triton_kernels.PROGRAMS = 8  # so that programs walk
+    for case in CASES:
+        compare_layers(*layer_and_input(*case))
+    for blur in ((2, 2, 1, 15), (2, 1, 1, 6), (2, 2, 0, 12), (3, 2, 2, 7)):
+        compare_blurs(*blur)
+    for pair in (("p-scnn", "gated"), ("p-scnn", "fourier"), ("rpp", "gated"), ("scnn", "fourier")):
+        compare_networks(*pair)
