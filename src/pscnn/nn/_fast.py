@@ -111,9 +111,9 @@ class ByPatches(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, kernel: Tensor, stride: int, padding: int) -> Tensor:
         flat, count, size = kernel[0].numel(), len(kernel), kernel.shape[-1]
-        rows = F.pad(kernel.reshape(count, flat), (0, -flat % CHANNELS, 0, -count % CHANNELS))
-        shape = [(n + 2 * padding - size) // stride + 1 for n in x.shape[2:]]
-        y = F.linear(_columns(x, size, stride, padding), rows).view(len(x), *shape, len(rows))
+        columns = _columns(x, size, stride, padding)
+        rows = F.pad(kernel.reshape(count, flat), (0, columns.shape[1] - flat, 0, -count % CHANNELS))
+        y = F.linear(columns, rows).view(len(x), *_sides(x, size, stride, padding), len(rows))
         return with_surplus(y.movedim(-1, 1), count)
 
     @staticmethod
@@ -131,15 +131,38 @@ class ByPatches(torch.autograd.Function):
         return None, d_kernel.reshape(ctx.shape), None, None
 
 
+def _sides(x: Tensor, size: int, stride: int, padding: int) -> list[int]:
+    """The side lengths of a convolution's output."""
+    return [(n + 2 * padding - size) // stride + 1 for n in x.shape[2:]]
+
+
 def _columns(x: Tensor, size: int, stride: int, padding: int) -> Tensor:
     """All patches of side ``size`` as rows, filled up to whole portions."""
     spatial = x.ndim - 2
+    flat = x.shape[1] * size**spatial
+    columns = flat + -flat % CHANNELS
+    if fused(x) and spatial == 2:
+        return image_patches(x, _sides(x, size, stride, padding), size, stride, padding, columns)
     patches = F.pad(x, (padding, padding) * spatial)
     for axis in range(2, x.ndim):
         patches = patches.unfold(axis, size, stride)
     patches = patches.movedim(1, 1 + spatial)  # (B, H, W, C, k, k)
-    flat = x.shape[1] * size**spatial
-    return F.pad(patches.reshape(-1, flat), (0, -flat % CHANNELS))
+    return F.pad(patches.reshape(-1, flat), (0, columns - flat))
+
+
+@torch.library.custom_op("pscnn::image_patches", mutates_args=())
+def image_patches(x: Tensor, sides: list[int], size: int, stride: int, padding: int, columns: int) -> Tensor:
+    """All patches of images as rows."""
+    from pscnn.nn import _triton_kernels
+
+    y = x.new_empty(len(x) * math.prod(sides), columns)
+    _triton_kernels.patches(x.contiguous(), y, sides, size, stride, padding)
+    return y
+
+
+@image_patches.register_fake
+def _(x: Tensor, sides: list[int], size: int, stride: int, padding: int, columns: int) -> Tensor:
+    return x.new_empty(len(x) * math.prod(sides), columns)
 
 
 class ByPortions(torch.autograd.Function):
@@ -182,7 +205,7 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
     """Every channel convolved with one kernel (k, k[, k]), which is a product of equal ones along the axes."""
     if fast_layout(x):
         along = kernel.sum(tuple(range(1, kernel.ndim)))
-        sizes = [(n + 2 * padding - len(along)) // stride + 1 for n in x.shape[2:]]
+        sizes = _sides(x, len(along), stride, padding)
         return Blur.apply(x, along, sizes, stride, padding, False)  # type: ignore[no-untyped-call]
     weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
     return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)

@@ -22,8 +22,10 @@ TILE = 32
 PROGRAMS = 4096
 """About how many programs there are per portion of fields; sums are left in a quarter as many portions."""
 
+# Code is not compiled anew for numbers that depend on the size of a batch.
 
-@triton.jit
+
+@triton.jit(do_not_specialize=["rows", "channels", "steps", "parts"])
 def _moments(x, sums, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """Per portion of the rows and channel: the sums of x − x₀ and of its square, x₀ the first row."""
     c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -126,16 +128,16 @@ def _gradient(
 
 
 @triton.jit
-def _fill_surplus(y, first, row, rows, channels, y_row, SURPLUS: tl.constexpr):
+def _fill_surplus(y, first, rows, channels, y_row, ROWS: tl.constexpr, SURPLUS: tl.constexpr):
     """Zeros behind the channels of some rows."""
     if SURPLUS > 0:
         if tl.program_id(1) == 0:
-            k = tl.arange(0, 32)[None, :]
-            to = y + first * y_row + (row * y_row + channels + k)
-            tl.store(to, tl.zeros_like(row + k).to(y.dtype.element_ty), (row < rows - first) & (k < SURPLUS))
+            row, k = tl.arange(0, ROWS)[:, None], tl.arange(0, 32)[None, :]
+            zeros = tl.zeros((ROWS, 32), y.dtype.element_ty)
+            tl.store(y + first * y_row + (row * y_row + channels + k), zeros, (row < rows - first) & (k < SURPLUS))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "channels", "out_channels", "steps"])
 def _forward(
     x, y, one, two, scale, shift, rows, channels, out_channels, x_row, y_row, steps,
     KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
@@ -148,11 +150,11 @@ def _forward(
         out = _activated(v, one, two, p, KIND, HALF, ROWS * FIELDS, W, S)
         to = y + first * y_row + (row * y_row + field * (P - G) + p - G)
         tl.store(to, out.to(y.dtype.element_ty), mask & (p >= G))
-        _fill_surplus(y, first, row, rows, out_channels, y_row, SURPLUS)
+        _fill_surplus(y, first, rows, out_channels, y_row, ROWS, SURPLUS)
         first += ROWS
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "channels", "steps", "parts"])
 def _sums(
     x, g, sums, one, two, scale, shift, mean, rows, channels, x_row, g_row, steps, parts,
     KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
@@ -179,7 +181,7 @@ def _sums(
     tl.store(to + parts * channels, tl.sum(tl.reshape(product, (ROWS, FIELDS, W)), 0), inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "channels", "steps"])
 def _backward(
     x, g, dx, one, two, scale, shift, slope, offset, rows, channels, x_row, g_row, dx_row, steps,
     KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
@@ -195,7 +197,7 @@ def _backward(
         up = tl.load(g + first * g_row + (row * g_row + field * (P - G) + p - G), mask & (p >= G), 0).to(tl.float32)
         d = _gradient(own * a + b, up, one, two, p, KIND, HALF, ROWS * FIELDS, G, W, S) * a + own * s + t
         tl.store(dx + first * dx_row + (row * dx_row + field * P + p), d.to(dx.dtype.element_ty), mask)
-        _fill_surplus(dx, first, row, rows, channels, dx_row, SURPLUS)
+        _fill_surplus(dx, first, rows, channels, dx_row, ROWS, SURPLUS)
         first += ROWS
 
 
@@ -265,7 +267,7 @@ def backward(x, g, dx, one, two, vectors, kind, gates, size) -> None:
     _backward[plan.grid](x, g, dx, one, two, *vectors, *numbers, **plan.shape, SURPLUS=surplus)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "m", "padding"])
 def _blur(
     x, y, along, n, m, inner, padding,
     K: tl.constexpr, STRIDE: tl.constexpr, BACK: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
@@ -286,6 +288,31 @@ def _blur(
         mask = there & (j < m) & (i < inner)
         total += tl.load(along + t) * tl.load(x + outer * n * inner + (source * inner + i), mask, 0).to(tl.float32)
     tl.store(y + outer * m * inner + (j * inner + i), total.to(y.dtype.element_ty), (j < m) & (i < inner))
+
+
+@triton.jit(do_not_specialize=["rows", "height", "width", "out_height", "out_width"])
+def _patches(
+    x, y, rows, height, width, out_height, out_width, stride, padding,
+    CHANNELS: tl.constexpr, K: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """All patches (B·H'·W', C·K·K) of images (B, C, H, W), with zeros up to COLUMNS."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    k = tl.arange(0, WIDTH)[None, :]
+    i = (row // out_width % out_height) * stride + k // K % K - padding
+    j = (row % out_width) * stride + k % K - padding
+    place = ((row // (out_height * out_width) * CHANNELS + k // (K * K)) * height + i) * width + j
+    there = (row < rows) & (k < CHANNELS * K * K) & (i >= 0) & (i < height) & (j >= 0) & (j < width)
+    tl.store(y + row * COLUMNS + k, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
+
+
+def patches(x, y, shape, size, stride, padding) -> None:
+    """Fill y, (B·H'·W', columns), with the patches of images side by side in memory."""
+    rows, columns = y.shape
+    width = triton.next_power_of_2(columns)
+    per_program = max(1, 4096 // width)
+    numbers = rows, *x.shape[2:], *shape, stride, padding
+    options = {"CHANNELS": x.shape[1], "K": size, "COLUMNS": columns, "WIDTH": width}
+    _patches[(triton.cdiv(rows, per_program),)](x, y, *numbers, **options, ROWS=per_program)
 
 
 def blur(x, y, along, axis, stride, padding, back) -> None:

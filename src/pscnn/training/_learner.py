@@ -14,6 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 
 from pscnn.data import SPLITS
 from pscnn.densities import align, likelihoods
+from pscnn.training._graph import GraphedStep, prepare
 from pscnn.training._run import set_precision
 from pscnn.training._task import Objective, Task, make_optimizer
 
@@ -31,6 +32,7 @@ class Learner(lightning.LightningModule):
         self.model = task.build()
         self._objective, self._densities = Objective.of(task), bool(likelihoods(self.model))
         self._compiled: Callable[..., dict[str, Tensor]] | None = None
+        self._graphed: GraphedStep | None = None
         self._totals: Tensor | None = None
         self._images = 0
 
@@ -62,6 +64,44 @@ class Learner(lightning.LightningModule):
         """The loss and its terms."""
         return self._objective(self.model, self.task_loss(x, y), densities=self._densities)
 
+    def on_train_start(self) -> None:
+        """On a GPU, whole steps are recorded and replayed, unless they are compiled or shared by processes."""
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        assert isinstance(optimizer, torch.optim.Optimizer)
+        graphed = self.device.type == "cuda" and self.trainer.world_size == 1 and not self.settings.compile
+        prepare(optimizer, self.device if graphed else None)
+        if graphed:
+            self._graphed = GraphedStep(self.objective, optimizer, self.settings.precision == "bf16")
+
+    def on_train_end(self) -> None:
+        """Give the memory of the recordings back."""
+        self._graphed = None
+
+    # A recorded step has done all that Lightning would do after the objective.
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        """Update the weights, unless the step has done so."""
+        if self._graphed is None:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        else:
+            optimizer_closure()
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Any) -> None:
+        """Forget the gradients, unless the step has used them."""
+        if self._graphed is None:
+            super().optimizer_zero_grad(epoch, batch_idx, optimizer)
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Calculate the gradients, unless the step has done so."""
+        if self._graphed is None:
+            super().backward(loss, *args, **kwargs)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """What is saved can be continued on any device."""
+        for state in checkpoint.get("optimizer_states", ()):
+            for group in state["param_groups"]:
+                group["lr"], group["capturable"] = float(group["lr"]), False
+
     def on_train_epoch_start(self) -> None:
         """Start averaging anew, with the precision of the run also in processes that were started for it."""
         set_precision(self.settings.precision)
@@ -77,7 +117,7 @@ class Learner(lightning.LightningModule):
             # CUDA graphs launch them at once.
             self._compiled = self._compiled or torch.compile(self.objective, mode="reduce-overhead", dynamic=False)
             objective = self._compiled
-        values = objective(x, y)
+        values = objective(x, y) if self._graphed is None else self._graphed(x, y)
         # Averaged over the epoch here: Lightning's own averages cost more than a small network's step.
         stacked = torch.stack([value.detach() for value in values.values()]) * len(y)
         self._totals = stacked if self._totals is None else self._totals + stacked

@@ -1,0 +1,91 @@
+"""Training steps as CUDA graphs: hundreds of small operations are started at once, and nothing is compiled for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+EAGER_STEPS = 2
+"""Of each batch size before its step is recorded: libraries choose their algorithms in them."""
+
+
+class GraphedStep:
+    """One step of training, forwards, backwards and the update, for batches of any size.
+
+    The first steps with a batch of some size are done one operation after the other. Then the step is recorded, and
+    from there on replayed. Both change the same parameters in place.
+
+    Args:
+        objective: Gives the loss and its terms for a batch.
+        optimizer: Made for it by ``prepare``.
+        half: Whether to compute in bf16 where that is safe.
+    """
+
+    def __init__(
+        self, objective: Callable[[Tensor, Tensor], dict[str, Tensor]], optimizer: torch.optim.Optimizer, half: bool
+    ) -> None:
+        self._objective, self._optimizer, self._half = objective, optimizer, half
+        self._stream = torch.cuda.Stream()
+        self._pool = torch.cuda.graph_pool_handle()  # one for all, since no two are replayed at a time
+        self._seen: dict[Any, int] = {}
+        self._recorded: dict[Any, tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor], dict[str, Tensor]]] = {}
+
+    def __call__(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The loss and its terms before the step, which is done."""
+        key = x.shape, y.shape
+        if key not in self._recorded:
+            self._seen[key] = self._seen.get(key, 0) + 1
+            if self._seen[key] <= EAGER_STEPS:
+                return self._aside(x, y)
+            self._record(key, x, y)
+        graph, inputs, values = self._recorded[key]
+        for place, value in zip(inputs, (x, y), strict=True):
+            place.copy_(value)
+        graph.replay()
+        return values
+
+    def _aside(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """A step beside the main stream, as before a recording."""
+        main = torch.cuda.current_stream()
+        self._stream.wait_stream(main)
+        with torch.cuda.stream(self._stream):
+            values = self._step(x, y)
+        main.wait_stream(self._stream)
+        for value in (x, y, *values.values()):
+            value.record_stream(self._stream)
+        return values
+
+    def _step(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        self._optimizer.zero_grad(set_to_none=True)
+        # Nothing is kept of weights in half precision: a replay would find those of the recording.
+        with torch.autocast("cuda", torch.bfloat16, enabled=self._half, cache_enabled=False):
+            values = self._objective(x, y)
+        with torch.autocast("cuda", enabled=False):
+            values["loss"].backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+        return {name: value.detach() for name, value in values.items()}
+
+    def _record(self, key: Any, x: Tensor, y: Tensor) -> None:
+        inputs = x.clone(), y.clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, self._pool, self._stream):
+            values = self._step(*inputs)
+        self._recorded[key] = graph, inputs, values
+
+
+def prepare(optimizer: torch.optim.Optimizer, device: torch.device | None) -> None:
+    """Let an optimiser read its rate from a device, where a replayed step finds it; None undoes this."""
+    for group in optimizer.param_groups:
+        rate = float(group["lr"])
+        group["capturable"] = device is not None
+        group["lr"] = rate if device is None else torch.tensor(rate, device=device)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """The learning rate of the next step."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
