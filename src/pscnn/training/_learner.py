@@ -230,26 +230,31 @@ Rows = tuple[str, Tensor, int]
 class _Batches(Sampler[Rows]):
     """Batches of row numbers with seeds, which depend on seed and epoch alone, so that resuming changes nothing.
 
-    In distributed training every process takes its share of each batch's rows.
+    In distributed training every process takes its share of each batch's rows. Training rows come in as many random
+    orders, one after the other, as an epoch has passes.
     """
 
-    def __init__(self, split: str, rows: int, batch_size: int, seed: int, rank: int, processes: int) -> None:
+    def __init__(
+        self, split: str, rows: int, batch_size: int, seed: int, rank: int, processes: int, passes: int = 1
+    ) -> None:
         self.split, self.rows, self.batch_size, self.seed = split, rows, batch_size, seed
         self.rank, self.processes, self.epoch = rank, processes, 0
+        self.passes = passes if split == "train" else 1
 
     def set_epoch(self, epoch: int) -> None:
         """Called by Lightning before each epoch."""
         self.epoch = epoch if self.split == "train" else 0
 
     def __len__(self) -> int:
-        return -(-self.rows // (self.batch_size * self.processes))
+        return -(-self.passes * self.rows // (self.batch_size * self.processes))
 
     def __iter__(self) -> Iterator[Rows]:
         order = torch.arange(self.rows)
         number = SPLITS.index(self.split) if self.split in SPLITS else SPLITS.index("test")
         stream = 1_000_003 * (number + len(SPLITS) * self.seed) + self.epoch
         if self.split == "train":
-            order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(stream))
+            generator = torch.Generator().manual_seed(stream)
+            order = torch.cat([torch.randperm(self.rows, generator=generator) for _ in range(self.passes)])
         for number, batch in enumerate(order.split(self.batch_size * self.processes)):
             least = 2 * self.processes  # batch statistics need two rows in every process
             if len(batch) < least and self.split == "train":
@@ -289,7 +294,8 @@ class Data(lightning.LightningDataModule):
     def _loader(self, split: str, batch_size: int) -> DataLoader[Rows]:
         rank = self.trainer.global_rank if self.trainer else 0
         processes = self.trainer.world_size if self.trainer else 1
-        sampler = _Batches(split, len(self.splits[split]), batch_size, self.task.settings.seed, rank, processes)
+        own = self.task.settings
+        sampler = _Batches(split, len(self.splits[split]), batch_size, own.seed, rank, processes, own.passes)
         return DataLoader(_Passing(), sampler=sampler, batch_size=None)
 
     def train_dataloader(self) -> DataLoader[Rows]:

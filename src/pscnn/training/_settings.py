@@ -259,6 +259,9 @@ class TrainerSettings(Settings):
         least=0,
         most=0.999999,
     )
+    passes: int = setting(
+        1, "How often an epoch goes through the training data.", section="optimiser", least=1, most=10**6
+    )
     select: str = setting(
         "best",
         "Epoch to test: the best on validation data, or the last.",
