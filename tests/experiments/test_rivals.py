@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,18 @@ def test_validation_is_not_repeated(tmp_path: Path) -> None:
     rows = [[{**row, "seconds": 0} for row in training.history(folder)] for folder in (whole, parts)]
     assert len(rows[0]) == 2
     assert rows[0] == rows[1]
+
+
+def test_the_sizes_in_the_manual_are_true() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "double-digits.md").read_text()
+    table = text.partition("| | gated | Fourier |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    printed = {row: cells for row, *cells in (re.split(r" *\| *", line.strip("| ")) for line in table.splitlines())}
+    fair, (fewer, _) = sheet_of("fair"), sheets_of("data-efficiency")
+    for column, word in enumerate(("gated", "Fourier")):
+        for row, cells in printed.items():
+            if row == "CNN" and column:
+                continue
+            plain = fewer.cells[row, "5"] if column and row.startswith("CNN") else None
+            one, _ = plain or fair.cells[row if row.startswith("CNN") else f"{word} {row}", "O2"]
+            assert cells[column].split(" ")[0] == f"{parameter_count(one) / 1000:,.0f}", row
+            assert f"--width {one.differing().get('width', 6.38)}" in text
