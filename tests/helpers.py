@@ -89,6 +89,14 @@ def sheet_of(name: str) -> Sheet:
     return sheet
 
 
+def sheets_of(name: str) -> list[Sheet]:
+    """A table, or several, under one name."""
+    from pscnn.experiments import SHEETS
+
+    found = SHEETS[name]()
+    return found if isinstance(found, list) else [found]
+
+
 def held_elsewhere(store: Store, config: Settings) -> FileLock:
     """A run's lock as another process has it: it cannot be taken again here."""
     return FileLock(store.lock(config).lock_file)

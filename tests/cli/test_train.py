@@ -120,7 +120,7 @@ class TestCommand:
         positions = [shown.index(f"─ {title} ─") for title in ("Task", "Network", "Densities", "Optimiser", "Run")]
         assert positions == sorted(positions)
         assert "--train-steps" in shown
-        assert "Default: 0.95." in shown
+        assert "by default 0.95" in shown
         for option in ("--symmetry", "--dataset", "--balanced", "--invariant"):
             assert option not in shown
         assert "ddmnist" in self.cli.invoke(app, ["train", "--help"]).output

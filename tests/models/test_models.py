@@ -9,7 +9,7 @@ from helpers import grid_elements
 import pscnn
 from pscnn import FieldType
 from pscnn.groups import parse
-from pscnn.models import METHODS, ResidualPathway, build, penalty
+from pscnn.models import METHODS, ResidualPathway, build, penalty, twin
 
 GROUPS = ["C1", "C4", "D1", "D4", "SO(2)", "O(2)"]
 
@@ -27,7 +27,7 @@ def test_networks_start_exactly_invariant(name: str, method: str, nonlinearity: 
     pscnn.testing.assert_equivariant(model, x, grid_elements(group), 1e-10, FieldType(group, [group.trivial]))
 
 
-@pytest.mark.parametrize("method", ["cnn", "restricted", "rpp"])
+@pytest.mark.parametrize("method", ["cnn", "restricted", "rpp", "twin"])
 def test_other_methods_are_not_invariant(method: str) -> None:
     group = parse("O(2)")
     model = build("ddmnist", method, group, size=28, width=0.2)
@@ -55,6 +55,28 @@ def test_paper_sizes_of_the_o2_network() -> None:
     assert model[-1].in_features == 48
     assert len(pscnn.likelihoods(build("ddmnist", "p-scnn", "O(2)"))) == 6
     assert build("ddmnist", "scnn", "O(2)", invariant=False)[-1].in_features == 120
+
+
+@pytest.mark.parametrize("nonlinearity", ["gated", "fourier"])
+@pytest.mark.parametrize(("network", "group", "width"), [("images", "O(2)", 0.2), ("volumes", "SO(3)", 1)])
+def test_the_free_twin_has_the_channels_of_the_equivariant_network(
+    network: str, group: str, width: float, nonlinearity: str
+) -> None:
+    shape = (28, 28) if network == "images" else (16, 16, 16)
+    options: dict[str, Any] = {"width": width, "nonlinearity": nonlinearity, "size": shape[0]}
+    equivariant, free = (build(network, method, group, **options) for method in ("scnn", "twin"))
+    assert not any(isinstance(m, pscnn.nn.SteerableMap) for m in free.modules())
+    layers = dict(free.named_modules())
+    plain = {
+        name: m for name, m in twin(equivariant).named_modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Conv3d)
+    }
+    assert plain
+    for name, layer in plain.items():  # the same windows, too
+        assert repr(layers[name]) == repr(layer)
+    others = {name: type(m) for name, m in equivariant.named_modules() if not isinstance(m, pscnn.nn.SteerableMap)}
+    assert all(type(layers[name]) is kind for name, kind in others.items() if name)
+    free(torch.randn(2, 1, *shape)).sum().backward()
+    assert all(p.grad is not None for p in free.parameters())
 
 
 def test_restricted_networks_continue_without_symmetry() -> None:

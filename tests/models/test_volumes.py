@@ -57,7 +57,7 @@ def test_rotations_alone_do_not_bring_reflections() -> None:
 
 
 @pytest.mark.parametrize("size", [16, 28, 64])
-@pytest.mark.parametrize("method", ["cnn", "scnn", "rpp", "p-scnn"])
+@pytest.mark.parametrize("method", ["cnn", "scnn", "rpp", "p-scnn", "twin"])
 def test_every_method_has_every_size(method: str, size: int) -> None:
     model = network(method, SO3(), size=size, classes=3)
     with torch.no_grad():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from pscnn.cli import app
 from pscnn.report import _quickstart
 
 
-def test_quickstart_trains_three_networks_and_writes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quickstart_trains_the_networks_and_writes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = {
         "epochs": 1,
         "train_per_class": 4,
@@ -21,8 +22,14 @@ def test_quickstart_trains_three_networks_and_writes_a_report(tmp_path: Path, mo
     monkeypatch.setattr(_quickstart, "SETTINGS", {**_quickstart.SETTINGS, **quick})
     done = CliRunner().invoke(app, ["quickstart", "--runs", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    for text in ("plain CNN", "SCNN", "P-SCNN", "full height is λ", "report:"):
+    for text in ("plain CNN", "plain CNN of equal size", "SCNN", "P-SCNN", "full height is λ", "report:"):
         assert text in done.output
+    sizes = {}
+    for run in (tmp_path / "ddmnist").glob("quickstart-*"):
+        sizes[run.name] = json.loads((run / "result.json").read_text())["parameters"]
+    ours = sizes["quickstart-p-scnn-seed0"]
+    assert sizes["quickstart-cnn-seed0"] < 0.2 * ours
+    assert sizes["quickstart-cnn-equal-seed0"] == pytest.approx(ours, rel=0.05)
     page = (tmp_path / "quickstart" / "report.html").read_text()
-    assert page.count("<section>") == 3
+    assert page.count("<section>") == 4
     assert page.count('class="figures densities"') == 1

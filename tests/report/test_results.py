@@ -7,6 +7,7 @@ import pytest
 from matplotlib.image import AxesImage
 
 from pscnn.report import ablation_figure, confusion_figure, training_figure
+from pscnn.report._results import counts_figure
 
 
 def shown(image: AxesImage) -> np.ndarray:
@@ -39,6 +40,21 @@ def test_training_curves_show_what_there_is() -> None:
     assert len(training_figure({"CNN": plain}).axes) == 2
     with pytest.raises(ValueError, match="have none of"):
         training_figure({"x": [{"epoch": 0}]})
+
+
+def test_counts_show_a_line_of_means_and_a_point_for_every_seed() -> None:
+    figure = counts_figure({"CNN": {100: [0.8], 5: [0.4, 0.6]}, "P-SCNN": {5: [0.7]}})
+    (axis,) = figure.axes
+    mean, points, _, other, _, _ = axis.lines
+    assert np.asarray(mean.get_xdata()).tolist() == [5, 100]
+    assert np.allclose(mean.get_ydata(), [0.5, 0.8])
+    assert np.asarray(points.get_xydata()).tolist() == [[5, 0.4], [5, 0.6], [100, 0.8]]
+    assert np.allclose(other.get_ydata(), [0.7])
+    assert axis.get_xscale() == "log"
+    assert [t.get_text() for t in axis.get_xticklabels()] == ["5", "100"]
+    legend = axis.get_legend()
+    assert legend is not None
+    assert [t.get_text() for t in legend.get_texts()] == ["CNN", "P-SCNN"]
 
 
 def test_ablations_show_mean_and_spread() -> None:

@@ -146,7 +146,7 @@ def test_runs_are_never_overwritten(tmp_path: Path) -> None:
     assert [f.name for f in folders] == ["mine-seed0", "mine-seed0-2", "mine-seed0-3", "mine-seed0-2"]
 
 
-@pytest.mark.parametrize("method", ["cnn", "scnn", "restricted", "rpp"])
+@pytest.mark.parametrize("method", ["cnn", "scnn", "restricted", "rpp", "twin"])
 def test_every_method_trains(method: str, tmp_path: Path) -> None:
     folder = training.start(small(method=method, epochs=1), tmp_path)
     result = run(folder)

@@ -20,7 +20,7 @@ def quickstart(
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Train a plain, an equivariant and a partially equivariant network on bundled digits, and compare them."""
+    """Train plain, equivariant and partially equivariant networks on bundled digits, and compare them."""
     from pscnn import report
 
     report.quickstart(runs, seed, console)

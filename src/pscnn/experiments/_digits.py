@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pscnn.experiments._sheets import METHODS, Sheet, bandlimit_rows, measured, method_rows, picture, published, varied
+from pscnn.experiments._sheets import (
+    METHODS,
+    Cells,
+    Sheet,
+    bandlimit_rows,
+    equal_width,
+    measured,
+    method_rows,
+    picture,
+    published,
+    varied,
+)
 from pscnn.tasks.double_digits import SWITCHES, WAYS, DoubleDigitSettings
 from pscnn.training import Settings
 
 BASE = DoubleDigitSettings(source="mnist")
 _cells = partial(measured, results={"accuracy": "test_accuracy"})
+LABELS = ("SCNN", "R-SCNN", "RPP", "P-SCNN")
 LEVELS = {"SO(2)": (1, 2, 3, 4), "O(2)": (0, 1, 2, 3, 4)}
 
 
 def table_1() -> Sheet:
-    """All methods, groups and symmetries of digits."""
-    rows = method_rows(BASE, ("C(4)", "D(4)", "SO(2)", "O(2)"), METHODS)
-    renamed = {row.replace("(4)", "4"): one for row, one in rows.items()}  # as the paper writes them
-    return Sheet("Double digits", "ddmnist", varied(renamed, "symmetry", WAYS))
+    """All methods, groups and symmetries of digits, and the plain networks that the paper lacks."""
+    rows: dict[str, Settings] = {"CNN": BASE, "CNN, equal size": replace(BASE, method="cnn", width=equal_width(BASE))}
+    # Their place is here; the settings of "CNN" come with the others.
+    every = method_rows(BASE, ("C(4)", "D(4)", "SO(2)", "O(2)"), LABELS)
+    rows |= {row.replace("(4)", "4"): one for row, one in every.items()}  # as the paper writes them
+    rows["O(2) Free twin"] = replace(BASE, method="twin")
+    return Sheet("Double digits", "ddmnist", varied(rows, "symmetry", WAYS))
 
 
 def generalisation() -> Sheet:
@@ -55,8 +70,21 @@ def ablation() -> Sheet:
     return Sheet(title, None, _cells(rows))
 
 
-def _levels(way: str, group: str) -> dict[str, Settings]:
-    return {f"L = {level}": replace(BASE, symmetry=way, bandlimit=level) for level in LEVELS[group]}
+def ablation_by_method() -> Sheet:
+    """The released code and ours, for every method; what is about densities is left out where there are none."""
+    cells: Cells = {}
+    for label in LABELS:
+        ours = replace(BASE, method=METHODS[label])
+        switches = "all" if label == "P-SCNN" else ",".join(SWITCHES[3:])
+        cells |= {
+            (label, "released code"): (replace(ours, released=switches), "test_accuracy"),
+            (label, "ours"): (ours, "test_accuracy"),
+        }
+    return Sheet("The released code and ours by method, O(2) double digits", None, cells)
+
+
+def _levels(way: str, levels: Iterable[int]) -> dict[str, Settings]:
+    return {f"L = {level}": replace(BASE, symmetry=way, bandlimit=level) for level in levels}
 
 
 SHEETS: dict[str, Callable[[], Sheet]] = {
@@ -66,6 +94,7 @@ SHEETS: dict[str, Callable[[], Sheet]] = {
     "align": partial(Sheet, "Alignment loss, double digits", "align_ddmnist", _cells(_without("align_weight"))),
     "kl": partial(Sheet, "KL divergence, double digits", "kl_ddmnist", _cells(_without("kl_weight"))),
     "ablation": ablation,
+    "ablation-methods": ablation_by_method,
 }
 _SHOWN = "Densities and errors of the O(2) P-SCNN on O2"
 _NO_KL = "digits, with and without the KL divergence"
@@ -76,8 +105,8 @@ _FIGURES: dict[str, tuple[str, str, dict[str, Settings]]] = {
         {label: replace(BASE, method=label.lower()) for label in ("CNN", "SCNN", "P-SCNN")},
     ),
     "degrees": ("degrees", f"{_SHOWN} and C1 digits", {way: replace(BASE, symmetry=way) for way in ("O2", "C1")}),
-    "bandlimit": ("degrees", "The same on SO2 digits, by L", _levels("SO2", "SO(2)")),
-    "bandlimit-o2": ("degrees", "The same on O2 digits, by L", _levels("O2", "O(2)")),
+    "bandlimit": ("degrees", "The same on SO2 digits, by L", _levels("SO2", (0, 2, 3))),
+    "bandlimit-o2": ("degrees", "The same on O2 digits, by L", _levels("O2", LEVELS["O(2)"])),
     "align": ("degrees", f"{_SHOWN} digits, with and without the alignment loss", _without("align_weight")),
     "kl": ("degrees", f"{_SHOWN} {_NO_KL}", _without("kl_weight")),
     "kl-training": ("training", f"Training of the O(2) P-SCNN on O2 {_NO_KL}", _without("kl_weight")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -12,12 +13,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import torch
+
 from pscnn.training import ConfigError, Settings, task_of
 
 Place = tuple[str, str]
 """Row and column of a cell."""
 Cells = dict[Place, tuple[Settings, str]]
-METHODS = {"SCNN": "scnn", "R-SCNN": "restricted", "RPP": "rpp", "P-SCNN": "p-scnn"}
+METHODS = {"Free twin": "twin", "SCNN": "scnn", "R-SCNN": "restricted", "RPP": "rpp", "P-SCNN": "p-scnn"}
 
 
 @cache
@@ -164,6 +167,21 @@ def check_settings(sheets: Sequence[Sheet], settings: Iterable[str]) -> None:
 def parameter_count(settings: Settings) -> int:
     """Of the network that is trained with some settings."""
     return sum(p.numel() for p in task_of(settings).build().parameters())
+
+
+@cache
+def equal_width(settings: Settings) -> float:
+    """The width, to a hundredth, at which the plain network for images has as many weights as that of some settings."""
+
+    def count(hundredths: int) -> int:
+        changes: dict[str, Any] = {"method": "cnn", "width": hundredths / 100}
+        with torch.device("meta"):  # some of those that are tried are far too large
+            return parameter_count(replace(settings, **changes))
+
+    with torch.random.fork_rng(()):
+        wanted = parameter_count(settings)
+    above = 1 + bisect_left(range(1, 10_000), wanted, key=count)
+    return min(max(above - 1, 1), above, key=lambda width: abs(count(width) - wanted)) / 100
 
 
 def measured(rows: Mapping[str, Settings], results: Mapping[str, str]) -> Cells:

@@ -61,11 +61,11 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
         method: By default the one with densities.
 
             - "images": "cnn" (plain), "scnn" (equivariant), "restricted" (equivariant, then free), "rpp" (residual
-              pathway priors) or "p-scnn" (learnt densities).
+              pathway priors), "p-scnn" (learnt densities) or "twin" (free kernels in the equivariant network).
             - "vectors": "mlp" (plain), "e-mlp" (equivariant), "pe-mlp" (learnt densities) or "preliminary" (free
               matrices per pair of irreps instead of a density).
-            - "volumes": "cnn", "scnn", "rpp" (whole blocks with a plain one in parallel), "p-scnn" (the second layer
-              of every residual block has a density, which its skip connection shares) or "resnet18", another
+            - "volumes": "cnn", "scnn", "twin", "rpp" (whole blocks with a plain one in parallel), "p-scnn" (the second
+              layer of every residual block has a density, which its skip connection shares) or "resnet18", another
               architecture, with which the MedMNIST collection is measured; it takes ``classes`` and ``channels`` only.
             - "flow": "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp", "combo" (plain, then equivariant),
               "clcnn" (every pixel of the image has its own kernel), "lift" (equivariant, with features of the whole

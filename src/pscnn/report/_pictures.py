@@ -13,7 +13,7 @@ from pscnn.experiments import Sheet
 from pscnn.report._degree import degree_figure
 from pscnn.report._density import seeds_figure
 from pscnn.report._html import examples_of
-from pscnn.report._results import ablation_figure, confusion_figure, kl_figure, training_figure
+from pscnn.report._results import ablation_figure, confusion_figure, counts_figure, kl_figure, training_figure
 from pscnn.report._spheres import sphere_figure
 from pscnn.training import RunError, Store, new_folder
 
@@ -26,6 +26,7 @@ PICTURES = {
     "seeds": "last.ckpt",
     "kl": "metrics.jsonl",
     "fractions": "result.json",
+    "counts": "result.json",
 }
 """The file that every run must have for a picture."""
 
@@ -45,6 +46,11 @@ def _draw(sheet: Sheet, folders: dict[tuple[str, str], list[Path]], data_dir: st
             return {row: confusion_figure(table, names[row]) for row, table in counts.items() if table is not None}
         case "fractions":
             return _fractions(sheet, folders)
+        case "counts":
+            found: dict[str, dict[int, list[float]]] = {}
+            for (row, column), done in folders.items():
+                found.setdefault(row, {})[int(column)] = _results(sheet, row, column, done)
+            return {sheet.title: counts_figure(found)}
     loaded = {row: [training.load(run) for run in found] for row, found in rows.items()}
     models = {row: [one.model for one in several] for row, several in loaded.items()}
     if sheet.picture == "seeds":
@@ -60,10 +66,14 @@ def _fractions(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> Figu
     found: dict[str, dict[str, dict[float, list[float]]]] = {}
     for (row, column), done in folders.items():
         method, dataset = row.rsplit(", ", 1)
-        key = sheet.cells[row, column][1]
-        values = [(training.read_result(folder) or {})[key] for folder in done]
-        found.setdefault(dataset, {}).setdefault(method, {})[float(column)] = values
+        found.setdefault(dataset, {}).setdefault(method, {})[float(column)] = _results(sheet, row, column, done)
     return {dataset: ablation_figure(methods) for dataset, methods in found.items()}
+
+
+def _results(sheet: Sheet, row: str, column: str, folders: list[Path]) -> list[float]:
+    """What a cell shows, of every finished run."""
+    key = sheet.cells[row, column][1]
+    return [(training.read_result(folder) or {})[key] for folder in folders]
 
 
 def check_drawable(sheet: Sheet, store: Store) -> None:

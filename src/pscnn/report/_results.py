@@ -95,6 +95,28 @@ def kl_figure(histories: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) ->
     return figure
 
 
+def counts_figure(results: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
+    """Test accuracy over the number of training images per class: the mean of the seeds as a line, each as a point.
+
+    Args:
+        results: For each method's label, for each number, the accuracies of its seeds.
+    """
+    figure, ((axis,),) = panels("Drawing curves", 3.5, 2.8)
+    for (name, found), colour, marker in zip(results.items(), COLOURS * 9, MARKERS * 9, strict=False):
+        counts = sorted(found)
+        axis.plot(counts, [np.mean(found[count]) for count in counts], color=colour, lw=1.2)
+        points = [(count, value) for count in counts for value in found[count]]
+        axis.plot(*zip(*points, strict=True), marker, color=colour, ms=3.5, alpha=0.7, mew=0)
+        axis.plot([], [], marker=marker, color=colour, lw=1.2, ms=3.5, mew=0, label=name)
+    axis.set_xscale("log")
+    ticks = sorted({count for found in results.values() for count in found})
+    axis.set_xticks(ticks, map(str, ticks))
+    axis.minorticks_off()
+    axis.legend(fontsize=7, frameon=False)
+    label(axis, "training images per class", "test accuracy")
+    return figure
+
+
 def ablation_figure(results: Mapping[str, Mapping[float, Sequence[float]]], examples: int | None = None) -> Figure:
     """Test accuracy over the share of the training data: the mean of the seeds, bars one standard deviation.
 

@@ -20,10 +20,18 @@ class ImageSettings(TrainerSettings):
     invariant: bool = setting(True, "Use only invariant features in the classifier.", section="network")
     size: int = setting(56, "Side length.", section="network")
     width: float = setting(1.0, "Factor of the numbers of fields.", section="network", positive=True, most=1000)
+    label_smoothing: float = setting(
+        None,
+        "Share of every label that is spread over all classes; by default 0, with the modern recipe 0.1.",
+        section="optimiser",
+        least=0,
+        most=1,
+    )
     balanced: bool = setting(False, "Weight classes by the inverse of their frequency.", section="optimiser")
 
     def check(self) -> None:
         """Volumes have whole numbers of fields."""
+        super().check()
         if self.dimension == 3 and self.width != int(self.width):
             raise ConfigError(f"width must be an integer for volumes, got {self.width}")
 

@@ -21,14 +21,17 @@ class FlowSettings(TrainerSettings):
     """Of forecasting networks; the defaults are the paper's."""
 
     dimension: ClassVar[int] = 2
+    paper: ClassVar[Mapping[str, Any]] = {"lr": 1e-3, "lr_decay": 0.95, "weight_decay": 4e-4}
 
     method: str = setting("p-scnn", choices=FLOW_METHODS)
     group: str = "C(4)"
     epochs: int = 100
     batch_size: int = 16
-    lr: float = 1e-3
-    lr_decay: float = 0.95
-    weight_decay: float = 4e-4
+    lr: float = setting(None, "Learning rate of Adam, at its highest; by default 0.001, with the modern recipe 0.002.")
+    lr_decay: float = setting(
+        None, "Factor of the learning rate after every epoch; by default 0.95, with the modern recipe 1."
+    )
+    weight_decay: float = setting(None, "Weight decay; by default 0.0004, with the modern recipe 0.05.")
     width: int = setting(92, "Fields per layer.", section="network", least=1, most=10**4)
     kernel: int = setting(3, "Kernel size; odd.", section="network", least=1, most=31)
     layers: int = setting(5, "Number of convolutions.", section="network", least=2, most=100)
@@ -37,6 +40,7 @@ class FlowSettings(TrainerSettings):
 
     def check(self) -> None:
         """What a method needs."""
+        super().check()
         if self.kernel % 2 == 0:
             raise ConfigError(f"kernel must be odd, got {self.kernel}")
         if self.method != "p-scnn" and self.group != "C(4)":

@@ -17,6 +17,7 @@ class ShapeSettings(ImageSettings):
 
     task: ClassVar[str] = "shapes3d"
     dimension: ClassVar[int] = 3
+    paper: ClassVar[Mapping[str, Any]] = {"lr": 2e-3}
 
     method: str = setting("p-scnn", choices=VOLUME_METHODS)
     group: str = setting("O(3)", "The group H, such as SO(3), O(3), SO(2)@z.")
@@ -24,7 +25,7 @@ class ShapeSettings(ImageSettings):
     width: float = setting(1.0, "Number of fields in the first block.")
     epochs: int = 20
     batch_size: int = 32
-    lr: float = 2e-3
+    lr: float = setting(None, "Learning rate of Adam, at its highest; by default 0.002.")
     alignment: str = "exact"
     kl_weight: float = 0.03
     uniform_first: bool = True

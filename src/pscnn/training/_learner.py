@@ -16,6 +16,7 @@ from pscnn.data import SPLITS
 from pscnn.densities import align, likelihoods
 from pscnn.training._graph import GraphedStep, prepare
 from pscnn.training._run import set_precision
+from pscnn.training._settings import rate
 from pscnn.training._task import Objective, Task, make_optimizer
 
 
@@ -35,6 +36,7 @@ class Learner(lightning.LightningModule):
         self._graphed: GraphedStep | None = None
         self._totals: Tensor | None = None
         self._images = 0
+        self._average: dict[str, Tensor] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """What the network says."""
@@ -127,20 +129,69 @@ class Learner(lightning.LightningModule):
             self.log_dict(means, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
         return values["loss"]
 
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Set the learning rate of the step: the only place that does."""
+        steps = self.settings.epochs * int(self.trainer.num_training_batches)  # also of a run that is stopped earlier
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = rate(self.settings, self.trainer.global_step, steps)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Let the average follow the weights, faster in the first steps."""
+        if not self.settings.average:
+            return
+        weights, step = self._weights(), self.trainer.global_step
+        self._average = self._average or {name: torch.clone(weight) for name, weight in weights.items()}
+        kept = min(self.settings.average, (1 + step) / (10 + step))
+        torch._foreach_lerp_([*self._average.values()], [*weights.values()], 1 - kept)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What is averaged: all that a checkpoint has of the network and that is no counter."""
+        return {name: value for name, value in self.model.state_dict().items() if value.is_floating_point()}
+
+    def _exchange(self) -> None:
+        """The weights for their average, or back; in place, since what was compiled knows where they are."""
+        for name, weight in self._weights().items():
+            kept = torch.clone(weight)
+            weight.copy_(self._average[name])
+            self._average[name].copy_(kept)
+
     def on_validation_start(self) -> None:
         """Before the epoch's network is judged and saved, move its densities; its answers stay the same."""
         if self.settings.alignment == "exact":
             align(self.model)
+        if self._average:
+            self._exchange()
 
-    def configure_optimizers(self) -> Any:
-        """The optimiser, and the schedule of its learning rate."""
+    def on_validation_end(self) -> None:
+        """Training goes on with the weights themselves."""
+        if self._average:
+            self._exchange()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """The network of a checkpoint is the one that is tested; to go on, its weights before averaging."""
+        if not self._average:
+            return
+        if "optimizer_states" in checkpoint:
+            checkpoint["trained"] = checkpoint["state_dict"]
+        average = {f"model.{name}": value for name, value in self._average.items()}
+        checkpoint["state_dict"] = {**checkpoint["state_dict"], **average}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take both apart again."""
+        if "trained" in checkpoint:
+            self._average = {name: checkpoint["state_dict"][f"model.{name}"] for name in self._weights()}
+            checkpoint["state_dict"] = checkpoint.pop("trained")
+
+    def on_train_start(self) -> None:
+        """A checkpoint is read before the network is on its device."""
+        self._average = {name: value.to(self.device) for name, value in self._average.items()}
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The optimiser."""
         densities = [p for lam in likelihoods(self.model).values() for p in lam.parameters()]
         others = [p for p in self.parameters() if all(p is not q for q in densities)]
         fused = self.device.type == "cuda"
-        optimizer = make_optimizer(densities, others, self.settings, adamw=self.task.adamw, fused=fused)
-        if self.settings.lr_decay == 1:
-            return optimizer
-        return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, self.settings.lr_decay)]
+        return make_optimizer(densities, others, self.settings, adamw=self.task.adamw, fused=fused)
 
 
 class Classification(Learner):
@@ -158,7 +209,9 @@ class Classification(Learner):
 
     def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy of the class scores."""
-        return F.cross_entropy(self.model(x).float(), y, self.class_weights if self.settings.balanced else None)
+        weights = self.class_weights if self.settings.balanced else None
+        smoothing = self.settings.label_smoothing
+        return F.cross_entropy(self.model(x).float(), y, weights, label_smoothing=smoothing)
 
     def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Accuracy, loss, and the area under the curve."""
@@ -217,26 +270,31 @@ Rows = tuple[str, Tensor, int]
 class _Batches(Sampler[Rows]):
     """Batches of row numbers with seeds, which depend on seed and epoch alone, so that resuming changes nothing.
 
-    In distributed training every process takes its share of each batch's rows.
+    In distributed training every process takes its share of each batch's rows. Training rows come in as many random
+    orders, one after the other, as an epoch has passes.
     """
 
-    def __init__(self, split: str, rows: int, batch_size: int, seed: int, rank: int, processes: int) -> None:
+    def __init__(
+        self, split: str, rows: int, batch_size: int, seed: int, rank: int, processes: int, passes: int = 1
+    ) -> None:
         self.split, self.rows, self.batch_size, self.seed = split, rows, batch_size, seed
         self.rank, self.processes, self.epoch = rank, processes, 0
+        self.passes = passes if split == "train" else 1
 
     def set_epoch(self, epoch: int) -> None:
         """Called by Lightning before each epoch."""
         self.epoch = epoch if self.split == "train" else 0
 
     def __len__(self) -> int:
-        return -(-self.rows // (self.batch_size * self.processes))
+        return -(-self.passes * self.rows // (self.batch_size * self.processes))
 
     def __iter__(self) -> Iterator[Rows]:
         order = torch.arange(self.rows)
         number = SPLITS.index(self.split) if self.split in SPLITS else SPLITS.index("test")
         stream = 1_000_003 * (number + len(SPLITS) * self.seed) + self.epoch
         if self.split == "train":
-            order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(stream))
+            generator = torch.Generator().manual_seed(stream)
+            order = torch.cat([torch.randperm(self.rows, generator=generator) for _ in range(self.passes)])
         for number, batch in enumerate(order.split(self.batch_size * self.processes)):
             least = 2 * self.processes  # batch statistics need two rows in every process
             if len(batch) < least and self.split == "train":
@@ -276,7 +334,8 @@ class Data(lightning.LightningDataModule):
     def _loader(self, split: str, batch_size: int) -> DataLoader[Rows]:
         rank = self.trainer.global_rank if self.trainer else 0
         processes = self.trainer.world_size if self.trainer else 1
-        sampler = _Batches(split, len(self.splits[split]), batch_size, self.task.settings.seed, rank, processes)
+        own = self.task.settings
+        sampler = _Batches(split, len(self.splits[split]), batch_size, own.seed, rank, processes, own.passes)
         return DataLoader(_Passing(), sampler=sampler, batch_size=None)
 
     def train_dataloader(self) -> DataLoader[Rows]:

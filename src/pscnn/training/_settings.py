@@ -20,6 +20,25 @@ SECTIONS = ("task", "network", "density", "optimiser", "run")
 PRECISIONS = ("fp32", "tf32", "bf16")
 ALIGNMENTS = ("soft", "exact", "construction")
 """By the alignment error in the loss; by ``pscnn.align`` after every epoch; by positive definite coefficients."""
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {
+        "lr": 5e-4,
+        "schedule": "constant",
+        "warmup": 0.0,
+        "lr_decay": 1.0,
+        "weight_decay": 0.0,
+        "label_smoothing": 0.0,
+    },
+    "modern": {
+        "lr": 2e-3,
+        "schedule": "cosine",
+        "warmup": 0.1,
+        "lr_decay": 1.0,
+        "weight_decay": 0.05,
+        "label_smoothing": 0.1,
+    },
+}
+"""What settings are that are not given; tasks say what the paper's are where they differ."""
 
 
 class ConfigError(PscnnError, ValueError):
@@ -202,8 +221,47 @@ class Settings:
 
 @dataclass(frozen=True)
 class TrainerSettings(Settings):
-    """The settings of runs that are trained epoch by epoch, with validation."""
+    """The settings of runs that are trained epoch by epoch, with validation.
 
+    Attributes:
+        paper: What differs from ``RECIPES["paper"]``.
+    """
+
+    paper: ClassVar[Mapping[str, Any]] = {}
+
+    lr: float = setting(None, "Learning rate of Adam, at its highest; by default 0.0005, with the modern recipe 0.002.")
+    weight_decay: float = setting(
+        None, "Weight decay, for everything but the densities; by default 0, with the modern recipe 0.05."
+    )
+    recipe: str = setting(
+        "paper",
+        "How to train where no other setting says so: as the paper, or with a schedule and decay of weights.",
+        section="optimiser",
+        choices=tuple(RECIPES),
+    )
+    schedule: str = setting(
+        None,
+        "Learning rate over the steps: constant, or along a cosine to zero; by default as the recipe.",
+        section="optimiser",
+        choices=("constant", "cosine"),
+    )
+    warmup: float = setting(
+        None,
+        "Share of the steps in which the learning rate rises to its highest; by default 0, with the modern recipe 0.1.",
+        section="optimiser",
+        least=0,
+        most=1,
+    )
+    average: float = setting(
+        0.0,
+        "Test an exponential moving average of the weights; how much of it a step keeps, such as 0.99. 0: no average.",
+        section="optimiser",
+        least=0,
+        most=0.999999,
+    )
+    passes: int = setting(
+        1, "How often an epoch goes through the training data.", section="optimiser", least=1, most=10**6
+    )
     select: str = setting(
         "best",
         "Epoch to test: the best on validation data, or the last.",
@@ -212,6 +270,36 @@ class TrainerSettings(Settings):
     )
     precision: str = setting("fp32", "Floating-point precision.", section="run", choices=PRECISIONS)
     compile: bool = setting(False, "Compile the training step (worthwhile for long runs on a GPU).", section="run")
+
+    def fill(self) -> None:
+        """What the recipe says."""
+        values = {**RECIPES[self.recipe], **(self.paper if self.recipe == "paper" else {})}
+        for name in values.keys() & self.options().keys():
+            if getattr(self, name) is None:
+                self.assign(name, values[name])
+
+    def check(self) -> None:
+        """Exact alignment moves weights between steps, which an average over steps would mix with others."""
+        if self.average and self.alignment == "exact" and self.uses("alignment"):
+            raise ConfigError("average cannot be used with exact alignment, which moves the weights after every epoch")
+
+
+def rate(settings: TrainerSettings, step: int, steps: int) -> float:
+    """The learning rate at a step of a run of so many, all epochs together.
+
+    Example:
+        >>> from pscnn.tasks.double_digits import DoubleDigitSettings
+        >>> modern = DoubleDigitSettings(recipe="modern")
+        >>> [round(rate(modern, step, 100), 4) for step in (0, 9, 54, 99)]
+        [0.0002, 0.002, 0.001, 0.0]
+    """
+    rising = settings.warmup * steps
+    factor = settings.lr_decay ** (step * settings.epochs // steps)
+    if step < rising:
+        factor *= min(1.0, (step + 1) / rising)
+    elif settings.schedule == "cosine":
+        factor *= (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
+    return settings.lr * factor
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.models._methods._method import Method
+from pscnn.models._methods._twin import free
 
 FACTORS = (1e-5, 1e-3)
 """Of the penalties of the equivariant and the free path."""
@@ -20,11 +21,7 @@ class ResidualPathways(Method):
 
     def layer(self, layer: nn.Conv2d | nn.Conv3d) -> tnn.Module:
         """The sum of both paths."""
-        make = tnn.Conv2d if isinstance(layer, nn.Conv2d) else tnn.Conv3d
-        window = layer.kernel_size, layer.stride, layer.padding
-        return ResidualPathway(
-            layer, make(layer.in_type.size, layer.out_type.size, *window, bias=layer.bias is not None)
-        )
+        return ResidualPathway(layer, free(layer))
 
 
 class ParallelPathway(tnn.Module):
