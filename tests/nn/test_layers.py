@@ -15,7 +15,7 @@ import pscnn
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, SO2, SO3, C, D, rotation
 from pscnn.models import build
-from pscnn.nn import _batch_norm
+from pscnn.nn import _field_norm
 
 F64 = torch.float64
 H = O2()
@@ -62,7 +62,7 @@ def test_batch_norms_own_gradient_is_autograds() -> None:
     x = noise(irrep_type(H, 3)).requires_grad_()
     weights = torch.randn(x.shape, dtype=F64)
     found = []
-    for function in (_batch_norm._FieldNorm.forward, _batch_norm._FieldNorm.apply):
+    for function in (_field_norm.FieldNorm.forward, _field_norm.FieldNorm.apply):
         y = function(x, *arguments)[0]
         found.append(torch.autograd.grad((y * weights).sum(), (x, layer.weight, layer.bias)))
     for slow, fast in zip(*found, strict=True):

@@ -18,7 +18,6 @@ from pscnn import models
 from pscnn.densities import likelihoods
 from pscnn.experiments import _escnn
 from pscnn.groups import parse
-from pscnn.nn import convolve
 from pscnn.training import Objective, precision
 
 NETWORKS = ("twin", "fast twin", "scnn", "p-scnn")
@@ -53,18 +52,6 @@ class BenchCase:
         return "ddmnist" if parse(self.group).dimension == 2 else "medmnist3d"
 
 
-class _FastConvolution(nn.Module):
-    """A plain convolution, computed as a steerable one is."""
-
-    def __init__(self, plain: nn.Conv2d | nn.Conv3d) -> None:
-        super().__init__()
-        self.plain = plain
-
-    def forward(self, x: Tensor) -> Tensor:
-        own = self.plain
-        return convolve(x, own.weight, own.bias, own.stride[0], int(own.padding[0]), own.dilation[0])
-
-
 def _network(case: BenchCase, name: str) -> nn.Module:
     if name == "escnn":
         return _escnn.EscnnDoubleDigits(parse(case.group), case.size, case.width, 100)
@@ -75,7 +62,7 @@ def _network(case: BenchCase, name: str) -> nn.Module:
     for module in [*model.modules()] if name == "fast twin" else []:
         for key, child in module.named_children():
             if isinstance(child, nn.Conv2d | nn.Conv3d):
-                setattr(module, key, _FastConvolution(child))
+                setattr(module, key, models.FreeConvolution(child))
     return model
 
 

@@ -11,7 +11,7 @@ from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS, PAST, flows, roll_out
 from pscnn.models._kit import Rescale, highest_frequency, penalty, twin
 from pscnn.models._methods import METHODS as STEERABLE
-from pscnn.models._methods import ParallelPathway, ResidualPathway
+from pscnn.models._methods import FreeConvolution, ParallelPathway, ResidualPathway
 from pscnn.models._released import DetachedBatchNorm, as_released
 from pscnn.models._vectors import VECTOR_METHODS, FreeProjection, vectors
 from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
@@ -28,6 +28,7 @@ __all__ = [
     "VOLUME_METHODS",
     "VOLUME_SIZES",
     "DetachedBatchNorm",
+    "FreeConvolution",
     "FreeProjection",
     "ParallelPathway",
     "Rescale",

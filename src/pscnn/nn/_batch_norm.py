@@ -58,7 +58,7 @@ class BatchNorm(Layer):
         """Normalise; in training the gradient can be taken once, not twice."""
         self.check(x)
         with torch.autocast(x.device.type, enabled=False):
-            if self.one_pass(x):
+            if fused(x) and self.one_pass(x):
                 return self.then(x, Following(self.weight, self.weight, NONE, 0, 32))
             if not self.training:
                 return F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
@@ -68,10 +68,9 @@ class BatchNorm(Layer):
             return y.to(x.dtype)
 
     def one_pass(self, x: Tensor) -> bool:
-        """Whether there are kernels for it: on a GPU, in training or without gradients."""
+        """Whether there are kernels for it on a GPU: in training or without gradients."""
         return (
-            fused(x)
-            and x.ndim > 2
+            x.ndim > 2
             and x.shape[1] == self.in_type.size
             and self.weight.dtype == torch.float32
             and (self.training or not torch.is_grad_enabled())
@@ -94,7 +93,7 @@ class BatchNorm(Layer):
 
     def statistics(self, x: Tensor) -> FieldStatistics:
         """What a batch in single or double precision says."""
-        return field_statistics(*channel_statistics(x), *self.ingredients(x))
+        return field_statistics(channel_statistics(x), *self.ingredients(x))
 
     def ingredients(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
         """What ``field_statistics`` needs, in the precision of x."""

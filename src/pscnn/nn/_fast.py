@@ -34,7 +34,7 @@ def _has_triton() -> bool:
 
 
 def _transformed(x: Tensor) -> bool:
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))  # type: ignore[attr-defined]
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
 def fast_layout(x: Tensor) -> bool:

@@ -39,15 +39,15 @@ def affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 def channel_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Variance and mean of every channel."""
-    variance, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
-    return variance, mean
+    return torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
 
 
 def field_statistics(
-    variance: Tensor, mean: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, average: Tensor, trivial: Tensor,
+    channels: tuple[Tensor, Tensor], weight: Tensor, bias: Tensor, field_of: Tensor, average: Tensor, trivial: Tensor,
     eps: float,
 ) -> FieldStatistics:  # fmt: skip
-    """The statistics of fields from those of channels."""
+    """The statistics of fields from the variances and means of channels."""
+    variance, mean = channels
     centre = mean @ trivial  # the part of the mean that lies along trivial irreps
     removed = trivial @ centre
     excess = mean - removed
@@ -82,7 +82,7 @@ class FieldNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, *ingredients_and_size: Any) -> tuple[Tensor, ...]:
-        found = field_statistics(*channel_statistics(x), *ingredients_and_size[:-1])
+        found = field_statistics(channel_statistics(x), *ingredients_and_size[:-1])
         return affine(x, found.scale, found.shift), *found
 
     @staticmethod

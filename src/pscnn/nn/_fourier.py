@@ -13,6 +13,7 @@ from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.groups import FunctionSpace, Representation
 from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer, Nonlinearity
 from pscnn.nn._norm_act import FOURIER, Following
@@ -156,7 +157,7 @@ class FourierBatchNorm(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         rho = self.in_type.representations[0]
-        if "forth" not in self._arrays or rho.size > LARGEST or not self.norm.one_pass(x):
+        if not (fused(x) and "forth" in self._arrays and rho.size <= LARGEST and self.norm.one_pass(x)):
             return self.pointwise(self.norm(x))
         return self.norm.then(x, Following(self.forth, self.back, FOURIER, 0, rho.size))
 

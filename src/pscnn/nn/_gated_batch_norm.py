@@ -9,6 +9,7 @@ from pscnn._memo import memo
 from pscnn._types import AnyArray
 from pscnn.groups import Representation
 from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
 from pscnn.nn._nonlinearity import GatedNonlinearity
@@ -57,7 +58,7 @@ class GatedBatchNorm(Layer):
         return self.gate.gain
 
     def forward(self, x: Tensor) -> Tensor:
-        if not (self._equal and self.norm.one_pass(x)):
+        if not (self._equal and fused(x) and self.norm.one_pass(x)):
             return self.gate(self.norm(x))
         size = self.in_type.representations[0].size
         return self.norm.then(x, Following(self.gate_of, self.members, GATE, self._gates, size))

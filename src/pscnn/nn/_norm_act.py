@@ -40,7 +40,8 @@ class NormAct(torch.autograd.Function):
         x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, average: Tensor, trivial: Tensor, eps: float,
         field_size: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        found = field_statistics(*channel_moments(x).unbind(), weight, bias, field_of, average, trivial, eps)
+        variance, mean = channel_moments(x).unbind()
+        found = field_statistics((variance, mean), weight, bias, field_of, average, trivial, eps)
         y = norm_act(x, one, two, found.scale, found.shift, kind, gates, size)
         return with_surplus(y, _out_channels(x, gates, size)), *found
 

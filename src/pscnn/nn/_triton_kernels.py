@@ -75,11 +75,8 @@ def _matrix(values, R: tl.constexpr, C: tl.constexpr):
 @triton.jit
 def _product(v, matrix, HALF: tl.constexpr):
     """A matrix product, in half precision for maps that have no more."""
-    if HALF:
-        out = tl.dot(v.to(tl.bfloat16), matrix.to(tl.bfloat16))
-    else:
-        out = tl.dot(v, matrix, input_precision="ieee")
-    return out
+    half = v.to(tl.bfloat16) if HALF else v
+    return tl.dot(half, matrix.to(half.dtype), input_precision="ieee")
 
 
 @triton.jit
@@ -130,7 +127,7 @@ def _gradient(
 @triton.jit
 def _fill_surplus(y, first, rows, channels, y_row, ROWS: tl.constexpr, SURPLUS: tl.constexpr):
     """Zeros behind the channels of some rows."""
-    if SURPLUS > 0:
+    if SURPLUS > 0:  # noqa: SIM102  # known to the compiler
         if tl.program_id(1) == 0:
             row, k = tl.arange(0, ROWS)[:, None], tl.arange(0, 32)[None, :]
             zeros = tl.zeros((ROWS, 32), y.dtype.element_ty)
@@ -239,7 +236,7 @@ def moments(x: Tensor) -> Tensor:
     _moments[grid](x, sums, rows, channels, x.stride(-1), steps, parts, ROWS=32, WIDTH=64)
     found = sums.sum(1) / rows
     away = found[0]
-    origin = x[(0, slice(None), *[0] * (x.ndim - 2))].float()
+    origin = x[0].flatten(1)[:, 0].float()
     return torch.stack([torch.addcmul(found[1], away, away, value=-1).clamp(min=0), origin + away])
 
 
@@ -272,7 +269,7 @@ def _blur(
     x, y, along, n, m, inner, padding,
     K: tl.constexpr, STRIDE: tl.constexpr, BACK: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Along the middle axis of (outer, n, inner) → (outer, m, inner): y_j = Σ_t w_t x_{sj + t − padding}, or its adjoint."""
+    """y_j = Σ_t w_t x_{sj + t − padding}, or its adjoint, along the middle of (outer, n, inner) → (outer, m, inner)."""
     outer = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]
     i = tl.program_id(2) * WIDTH + tl.arange(0, WIDTH)[None, :]

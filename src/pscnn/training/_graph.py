@@ -62,7 +62,7 @@ class GraphedStep:
         with torch.autocast("cuda", torch.bfloat16, enabled=self._half, cache_enabled=False):
             values = self._objective(x, y)
         with torch.autocast("cuda", enabled=False):
-            values["loss"].backward()  # type: ignore[no-untyped-call]
+            values["loss"].backward()
             self._optimizer.step()
         return {name: value.detach() for name, value in values.items()}
 

@@ -14,7 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 
 from pscnn.data import SPLITS
 from pscnn.densities import align, likelihoods
-from pscnn.training._graph import GraphedStep, prepare
+from pscnn.training._graph import GraphedStep, prepare, set_rate
 from pscnn.training._run import set_precision
 from pscnn.training._settings import rate
 from pscnn.training._task import Objective, Task, make_optimizer
@@ -72,6 +72,8 @@ class Learner(lightning.LightningModule):
         assert isinstance(optimizer, torch.optim.Optimizer)
         graphed = self.device.type == "cuda" and self.trainer.world_size == 1 and not self.settings.compile
         prepare(optimizer, self.device if graphed else None)
+        # A checkpoint is read before the network is on its device.
+        self._average = {name: value.to(self.device) for name, value in self._average.items()}
         if graphed:
             self._graphed = GraphedStep(self.objective, optimizer, self.settings.precision == "bf16")
 
@@ -97,12 +99,6 @@ class Learner(lightning.LightningModule):
         """Calculate the gradients, unless the step has done so."""
         if self._graphed is None:
             super().backward(loss, *args, **kwargs)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """What is saved can be continued on any device."""
-        for state in checkpoint.get("optimizer_states", ()):
-            for group in state["param_groups"]:
-                group["lr"], group["capturable"] = float(group["lr"]), False
 
     def on_train_epoch_start(self) -> None:
         """Start averaging anew, with the precision of the run also in processes that were started for it."""
@@ -132,8 +128,7 @@ class Learner(lightning.LightningModule):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Set the learning rate of the step: the only place that does."""
         steps = self.settings.epochs * int(self.trainer.num_training_batches)  # also of a run that is stopped earlier
-        for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = rate(self.settings, self.trainer.global_step, steps)
+        set_rate(self.trainer.optimizers[0], rate(self.settings, self.trainer.global_step, steps))
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Let the average follow the weights, faster in the first steps."""
@@ -168,7 +163,10 @@ class Learner(lightning.LightningModule):
             self._exchange()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """The network of a checkpoint is the one that is tested; to go on, its weights before averaging."""
+        """The network of a checkpoint is the one that is tested; to go on, on any device, that before averaging."""
+        for state in checkpoint.get("optimizer_states", ()):
+            for group in state["param_groups"]:
+                group["lr"], group["capturable"] = float(group["lr"]), False
         if not self._average:
             return
         if "optimizer_states" in checkpoint:
@@ -181,10 +179,6 @@ class Learner(lightning.LightningModule):
         if "trained" in checkpoint:
             self._average = {name: checkpoint["state_dict"][f"model.{name}"] for name in self._weights()}
             checkpoint["state_dict"] = checkpoint.pop("trained")
-
-    def on_train_start(self) -> None:
-        """A checkpoint is read before the network is on its device."""
-        self._average = {name: value.to(self.device) for name, value in self._average.items()}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimiser."""

@@ -4,7 +4,7 @@ from pscnn.models._methods._method import Method
 from pscnn.models._methods._p_scnn import LearntDensities
 from pscnn.models._methods._restricted import Restricted
 from pscnn.models._methods._rpp import ParallelPathway, ResidualPathway, ResidualPathways
-from pscnn.models._methods._twin import FreeTwin
+from pscnn.models._methods._twin import FreeConvolution, FreeTwin
 
 METHODS: dict[str, Method] = {
     "scnn": Method(),
@@ -14,4 +14,4 @@ METHODS: dict[str, Method] = {
     "twin": FreeTwin(),
 }
 
-__all__ = ["METHODS", "Method", "ParallelPathway", "ResidualPathway"]
+__all__ = ["METHODS", "FreeConvolution", "Method", "ParallelPathway", "ResidualPathway"]

@@ -1,5 +1,8 @@
 """The free twin of the equivariant network: as many channels, and nothing of the symmetry in its kernels."""
 
+import copy
+
+from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
@@ -11,7 +14,7 @@ class FreeTwin(Method):
 
     def layer(self, layer: nn.Conv2d | nn.Conv3d) -> tnn.Module:
         """A convolution of the same channels, as ``torch.nn`` makes it."""
-        return free(layer)
+        return FreeConvolution(free(layer))
 
 
 def free(layer: nn.Conv2d | nn.Conv3d) -> tnn.Conv2d | tnn.Conv3d:
@@ -19,3 +22,24 @@ def free(layer: nn.Conv2d | nn.Conv3d) -> tnn.Conv2d | tnn.Conv3d:
     make = tnn.Conv2d if isinstance(layer, nn.Conv2d) else tnn.Conv3d
     window = layer.kernel_size, layer.stride, layer.padding
     return make(layer.in_type.size, layer.out_type.size, *window, bias=layer.bias is not None)
+
+
+class FreeConvolution(tnn.Module):
+    """A ``torch.nn`` convolution in the layout of steerable ones, so that maps need not be copied between layers.
+
+    Args:
+        convolution: The convolution; its windows are equal in all directions.
+    """
+
+    def __init__(self, convolution: tnn.Conv2d | tnn.Conv3d) -> None:
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve."""
+        own = self.convolution
+        return nn.convolve(x, own.weight, own.bias, own.stride[0], int(own.padding[0]), own.dilation[0])
+
+    def plain(self) -> tnn.Module:
+        """A copy of the convolution."""
+        return copy.deepcopy(self.convolution)
