@@ -42,6 +42,11 @@ class Trained(NamedTuple):
 def describe(folder: Path, settings: Settings) -> None:
     """Write a run's settings and the versions it is made with into its folder."""
     write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
+    write_settings(folder, settings)
+
+
+def write_settings(folder: Path, settings: Settings) -> None:
+    """Of a run."""
     write_text(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
 
 
