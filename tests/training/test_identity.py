@@ -31,7 +31,7 @@ OPTIONS = [w for k, v in TINY_DIGITS.items() if k != "task" for w in (f"--{k.rep
     [
         (DoubleDigitSettings(), "p-scnn-O2-O2-seed0"),
         (DoubleDigitSettings(symmetry="C4", group="D4", seed=3), "p-scnn-D4-C4-seed3"),
-        (DoubleDigitSettings(lr=0.001, compile=True), "p-scnn-O2-O2-lr=0.001-compile=true-seed0"),
+        (DoubleDigitSettings(lr=0.001, compile=True), "p-scnn-O2-O2-lr=0.001-seed0"),
         (VolumeSettings(dataset="nodule", lr=1e-5), "p-scnn-SO3-nodule-seed0"),  # the default of these volumes
         (VolumeSettings(dataset="nodule", lr=5e-5), "p-scnn-SO3-nodule-lr=5e-05-seed0"),
         (ShapeSettings(group="SO(2)@z"), "p-scnn-SO2@z-chiral-seed0"),
@@ -75,6 +75,25 @@ def test_reproduce_finds_what_train_made(tmp_path: Path) -> None:
     settings = ["--source", "digits", *common[:-2]]
     planned = CliRunner().invoke(app, ["reproduce", "kl", *settings, "--seeds", "1", "--dry-run"])
     assert "2 runs: 1 new, 1 finished" in planned.output
+
+
+def test_a_stopped_run_can_be_continued_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+
+    def compile_it(function: Any, **_: Any) -> Any:
+        compiled.append(function)
+        return function
+
+    monkeypatch.setattr(torch, "compile", compile_it)
+    settings = training.make_settings({**TINY_DIGITS, "epochs": 2})
+    training.train(training.start(settings, tmp_path), accelerator="cpu", progress=False, epochs=1)
+    assert not compiled
+    options = [*OPTIONS, "--epochs", "2", "--runs", str(tmp_path), "--accelerator", "cpu", "--no-progress"]
+    done = CliRunner().invoke(app, ["train", "ddmnist", *options, "--compile"])
+    assert done.exit_code == 0, done.output
+    assert len(compiled) == 1
+    assert len([*tmp_path.glob("ddmnist/*/config.yaml")]) == 1
+    assert "already trained" in CliRunner().invoke(app, ["train", "ddmnist", *options]).output
 
 
 def test_a_run_leaves_the_process_as_it_was(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -23,13 +24,37 @@ from pscnn.training import Store, load, run_missing
 
 def test_every_setting_has_a_place_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    others = [tiny(seed=1), tiny(epochs=2), tiny(lr=1e-3), tiny(symmetry="C4"), tiny(compile=True)]
+    others = [tiny(seed=1), tiny(epochs=2), tiny(lr=1e-3), tiny(symmetry="C4"), tiny(precision="bf16")]
     assert len({store.folder(config) for config in [tiny(), *others]}) == 6
     assert store.folder(tiny()) == store.folder(tiny())
     assert store.state(tiny()) == "new"
     with held_elsewhere(store, tiny()):
         assert Store(tmp_path).state(tiny()) == "running"
     assert store.estimate(tiny()) is None
+
+
+def test_how_a_run_is_executed_does_not_identify_it(tmp_path: Path) -> None:
+    for first, second in ((False, True), (True, False)):
+        store = Store(tmp_path / str(first))
+        folder = store.start(tiny(compile=first))
+        assert "compile" not in folder.name
+        assert Store(store.root).folder(tiny(compile=second)) == store.folder(tiny(compile=second)) == folder
+        assert Store(store.root).start(tiny(compile=second)) == folder
+        assert training.read_task(folder).settings == tiny(compile=second)  # it goes on as asked
+        (folder / "result.json").write_text("{}")
+        store.start(tiny(compile=first))
+        assert training.read_task(folder).settings == tiny(compile=second)  # how it was made
+
+
+def test_runs_that_earlier_versions_named_by_their_execution_are_found(tmp_path: Path) -> None:
+    place = Store(tmp_path).start(tiny(compile=True))
+    old = place.rename(place.with_name("p-scnn-O2-O2-compile=true-seed0"))
+    assert Store(tmp_path).folder(tiny()) == Store(tmp_path).folder(tiny(compile=True)) == old
+    other = shutil.copytree(old, old.with_name("elsewhere"))
+    for one in (other, old):  # whichever is finished
+        (one / "result.json").write_text("{}")
+        assert Store(tmp_path).folder(tiny()) == one
+        (one / "result.json").unlink()
 
 
 def test_what_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 from pscnn.data import SPLITS
 from pscnn.densities import align, likelihoods
 from pscnn.training._graph import GraphedStep, prepare, set_rate
-from pscnn.training._run import set_precision
+from pscnn.training._run import renamed, set_precision
 from pscnn.training._settings import rate
 from pscnn.training._task import Objective, Task, make_optimizer
 
@@ -176,6 +176,8 @@ class Learner(lightning.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take both apart again."""
+        for part in {"state_dict", "trained"} & checkpoint.keys():
+            checkpoint[part] = renamed(checkpoint[part], self.state_dict())
         if "trained" in checkpoint:
             self._average = {name: checkpoint["state_dict"][f"model.{name}"] for name in self._weights()}
             checkpoint["state_dict"] = checkpoint.pop("trained")

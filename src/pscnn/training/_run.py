@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import yaml
-from torch import nn
+from torch import Tensor, nn
 
 from pscnn._extras import PscnnError
 from pscnn._files import reported, write_whole
@@ -42,6 +42,11 @@ class Trained(NamedTuple):
 def describe(folder: Path, settings: Settings) -> None:
     """Write a run's settings and the versions it is made with into its folder."""
     write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
+    write_settings(folder, settings)
+
+
+def write_settings(folder: Path, settings: Settings) -> None:
+    """Of a run."""
     write_text(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
 
 
@@ -83,10 +88,26 @@ def load_weights(model: nn.Module, path: Path, *parts: str) -> None:
     """Put the weights of a checkpoint, with other parts if it is to be continued, into a network, if they fit."""
     state = read_saved(path, "state_dict", *parts)["state_dict"]
     try:
-        model.load_state_dict({str(name).removeprefix("model."): value for name, value in state.items()})
+        model.load_state_dict(
+            renamed({str(name).removeprefix("model."): value for name, value in state.items()}, model.state_dict())
+        )
     except (RuntimeError, AttributeError, TypeError) as error:
         why = str(error).splitlines()[0]
         raise RunError(f"{path} does not match its config.yaml: {why}") from None
+
+
+def renamed(saved: Mapping[str, Tensor], today: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Saved tensors by the names of today, if only the modules that they are in are called differently.
+
+    Earlier versions had normalisation and nonlinearity in layers of their own; tensors and their order are the same.
+    """
+
+    def kinds(state: Mapping[str, Tensor]) -> list[tuple[str, torch.Size]]:
+        return [(name.rpartition(".")[2], value.shape) for name, value in state.items()]
+
+    if saved.keys() == today.keys() or kinds(saved) != kinds(today):
+        return dict(saved)
+    return dict(zip(today, saved.values(), strict=True))
 
 
 def selected(folder: Path, task: Task) -> Path:

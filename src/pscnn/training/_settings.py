@@ -54,7 +54,8 @@ def setting(default: Any, text: str = "", **limits: Any) -> Any:
         default: Its value if none is given; None stands for one that depends on other settings.
         text: What it is, for the help.
         limits: ``section``, one of ``SECTIONS``; ``choices``, the values allowed; ``least`` and ``most``, the bounds,
-            included; ``positive=True`` for numbers above zero.
+            included; ``positive=True`` for numbers above zero; ``identifies=False`` for how a run is executed, which is
+            no part of what is trained.
     """
     return field(default=default, metadata={**({"text": text} if text else {}), **limits})
 
@@ -72,6 +73,7 @@ class Option:
     least: float | None = None
     most: float | None = None
     positive: bool = False
+    identifies: bool = True
 
     def check(self, value: Any) -> Any:
         """The value as its type, or an error that says what was expected."""
@@ -210,8 +212,13 @@ class Settings:
         """All settings by name, the task first."""
         return {"task": self.task, **dataclasses.asdict(self)}
 
+    def identity(self) -> "Settings":
+        """The same without what does not identify a run: equal for runs that are the same."""
+        usual: dict[str, Any] = {k: option.default for k, option in self.options().items() if not option.identifies}
+        return dataclasses.replace(self, **usual)
+
     def differing(self) -> dict[str, Any]:
-        """The settings that are not the defaults; they identify a run."""
+        """The settings that are not the defaults."""
         open_ones: dict[str, Any] = {name: None for name, option in self.options().items() if option.default is None}
         usual = {k: option.default for k, option in self.options().items()}
         filled = dataclasses.replace(self, **open_ones)
@@ -269,7 +276,9 @@ class TrainerSettings(Settings):
         choices=("best", "last"),
     )
     precision: str = setting("fp32", "Floating-point precision.", section="run", choices=PRECISIONS)
-    compile: bool = setting(False, "Compile the training step (worthwhile for long runs on a GPU).", section="run")
+    compile: bool = setting(
+        False, "Compile the training step instead of recording it as a CUDA graph.", section="run", identifies=False
+    )
 
     def fill(self) -> None:
         """What the recipe says."""

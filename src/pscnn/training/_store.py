@@ -12,7 +12,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from pscnn._files import make_folder, reported
-from pscnn.training._run import RunError, describe, read_json, read_result
+from pscnn.training._run import RunError, describe, read_json, read_result, write_settings
 from pscnn.training._settings import ConfigError, Settings, read_yaml
 from pscnn.training._task import former_names, make_settings, task_of
 
@@ -27,11 +27,12 @@ def run_name(settings: Settings) -> str:
     Example:
         >>> from pscnn.tasks.double_digits import DoubleDigitSettings
         >>> run_name(DoubleDigitSettings(symmetry="C4", lr=0.001, compile=True))
-        'p-scnn-O2-C4-lr=0.001-compile=true-seed0'
+        'p-scnn-O2-C4-lr=0.001-seed0'
     """
     task = task_of(settings)
     words = [_family(settings), task.variant]
-    rest = {k: v for k, v in settings.differing().items() if k not in ("method", "group", "seed", *task.named)}
+    differing = settings.identity().differing()
+    rest = {k: v for k, v in differing.items() if k not in ("method", "group", "seed", *task.named)}
     text = "-".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in rest.items())
     if len(text) > LONGEST:
         text = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -82,29 +83,35 @@ class Store:
 
     def folder(self, settings: Settings) -> Path:
         """Where the run of some settings is or will be."""
-        if settings in self._places:
-            return self._places[settings]
+        run = settings.identity()
+        if run in self._places:
+            return self._places[run]
         name = run_name(settings) if self.name is None else f"{self.name}-seed{settings.seed}"
         place = self.root / settings.task
         for number in range(1, 10_000):
             folder = place / _numbered(name, number)
             if not (folder / "config.yaml").exists():
                 break
-            if _settings_of(folder) == settings:
-                self._places[settings] = folder  # a run keeps its settings
+            if _identity_of(folder) == run:
+                self._places[run] = folder  # a run keeps its settings
                 return folder
-        return (self._known(settings.task).get(settings) if self.name is None else None) or folder
+        return (self._known(settings.task).get(run) if self.name is None else None) or folder
 
     def _known(self, task: str) -> dict[Settings, Path]:
-        """All runs by their settings, whatever their folders are called."""
+        """All runs by what identifies them, whatever their folders are called; of equal ones, one that is finished."""
         if task not in self._others:
             places = [self.root / name for name in (task, *former_names(task))]
-            found = {_settings_of(p.parent): p.parent for place in places for p in place.glob("*/config.yaml")}
-            self._others[task] = {settings: folder for settings, folder in found.items() if settings is not None}
+            folders = [path.parent for place in places for path in place.glob("*/config.yaml")]
+            folders.sort(key=lambda folder: ((folder / "result.json").exists(), folder))  # the last one counts
+            found = {_identity_of(folder): folder for folder in folders}
+            self._others[task] = {run: folder for run, folder in found.items() if run is not None}
         return self._others[task]
 
     def start(self, settings: Settings) -> Path:
-        """Make a run's folder with its settings and versions, unless it has one, and return it."""
+        """Make a run's folder with its settings and versions, unless it has one, and return it.
+
+        A run that is not finished is executed as these settings say from here on.
+        """
         place = self.root / settings.task
         make_folder(place, "--runs", RunError)
         with (
@@ -115,6 +122,8 @@ class Store:
             if not (folder / "config.yaml").exists():
                 make_folder(folder, "--runs", RunError)
                 describe(folder, settings)
+            elif not (folder / "result.json").exists() and _settings_of(folder) != settings:
+                write_settings(folder, settings)
         return folder
 
     def lock(self, settings: Settings) -> FileLock:
@@ -191,3 +200,8 @@ def _settings_of(folder: Path) -> Settings | None:
         return make_settings(read_yaml(folder / "config.yaml"), stored=True)
     except ConfigError:
         return None
+
+
+def _identity_of(folder: Path) -> Settings | None:
+    settings = _settings_of(folder)
+    return None if settings is None else settings.identity()
