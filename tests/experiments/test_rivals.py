@@ -87,27 +87,27 @@ def test_fewer_images_have_as_many_steps() -> None:
     assert parameter_count(plain) == pytest.approx(parameter_count(ours), rel=0.005)
 
 
-def batches(**changes: Any) -> list[tuple[str, torch.Tensor, int]]:
+def batches(**changes: Any) -> list[tuple[torch.Tensor, int]]:
     data = training.Data(training.task_of(small(**changes)))
-    return list(data.train_dataloader())
+    return list(data.rows("train"))
 
 
 def test_an_epoch_can_go_through_its_images_several_times() -> None:
     once, thrice = batches(batch_size=20), batches(batch_size=20, passes=3)
-    assert [len(rows) for _, rows, _ in once] == [20, 20, 8]
-    assert [len(rows) for _, rows, _ in thrice] == [20] * 7 + [4]  # no small batch in between
-    rows = torch.cat([rows for _, rows, _ in thrice]).reshape(3, 48)
+    assert [len(rows) for rows, _ in once] == [20, 20, 8]
+    assert [len(rows) for rows, _ in thrice] == [20] * 7 + [4]  # no small batch in between
+    rows = torch.cat([rows for rows, _ in thrice]).reshape(3, 48)
     assert torch.equal(rows.sort().values, torch.arange(48).expand(3, 48))
-    assert torch.equal(rows[0], torch.cat([rows for _, rows, _ in once]))
+    assert torch.equal(rows[0], torch.cat([rows for rows, _ in once]))
     assert not torch.equal(rows[0], rows[1])
-    assert len({seed for *_, seed in thrice}) == 8
+    assert len({seed for _, seed in thrice}) == 8
 
 
 def test_validation_is_not_repeated(tmp_path: Path) -> None:
     settings = small(passes=3, epochs=2, recipe="modern")
     data = training.Data(training.task_of(settings))
-    assert len(data.train_dataloader()) == 9
-    assert len(data.val_dataloader()) == 1
+    assert len([*data.rows("train")]) == data.steps() == 9
+    assert len([*data.rows("validation")]) == 1
     whole, parts = (training.start(settings, tmp_path / name) for name in ("whole", "parts"))
     training.train(whole, accelerator="cpu", progress=False)
     training.train(parts, accelerator="cpu", progress=False, epochs=1)

@@ -142,7 +142,7 @@ def test_the_loss_is_a_sum_over_steps_and_the_penalty_is_squared() -> None:
 
 def test_the_optimiser_is_the_literatures() -> None:
     task = tiny_task()
-    optimizer = Forecasting(task).configure_optimizers()
+    optimizer = Forecasting(task).make_optimizer()
     assert type(optimizer) is torch.optim.Adam
     assert [group["weight_decay"] for group in optimizer.param_groups] == [4e-4, 0.0]
     steps = 10 * task.settings.epochs

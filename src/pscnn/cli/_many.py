@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
 
     make_folder(store.root, "--runs", PscnnError)
     failed: list[Settings] = []
+    missing = {one for one in runs if store.result(one) is None}
+    trained: list[Settings] = []
+    started = time.monotonic()
     progress = progress_bar()
     bar = progress.add_task("", total=len(runs))
 
@@ -43,16 +47,25 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
     def done(settings: Settings, result: Any) -> None:
         if isinstance(result, BaseException):
             failed.append(settings)
-        progress.update(bar, advance=1, description=f"{len(failed)} failed; last: {store.folder(settings).name}")
+        elif settings in missing:
+            trained.append(settings)
+        left = (time.monotonic() - started) / max(1, len(trained)) * (len(missing) - len(trained) - len(failed)) / 60
+        about = f"about {left:.0f} min left, " if trained else ""
+        words = f"{about}{len(failed)} failed; last: {store.folder(settings).name}"
+        progress.update(bar, advance=1, description=words)
 
     try:
-        with Live(get_renderable=overview, console=errors, refresh_per_second=1):
+        with training.Watch() as watch, Live(get_renderable=overview, console=errors, refresh_per_second=1):
             training.run_missing(runs, store, **how, draw=density_figure, on_done=done)
     except KeyboardInterrupt:
         say("interrupted; the last complete epoch of every run is saved. Run the same command again to continue")
         raise
     if not errors.is_terminal:
         errors.print()  # the bar has not ended its line
+    if trained and watch.busy is not None and training.gpu_is_used(how.get("accelerator", "auto")):
+        took = time.monotonic() - started
+        each = f"{took / len(trained):.1f} s of the GPU each, which was busy {watch.busy:.0f} % of the time"
+        errors.print(f"{len(trained)} runs trained in {took:.0f} s: {each}", highlight=False)
     for settings in failed:
         why = store.failure(settings) or "its process was killed"
         errors.print(f"failed: {store.folder(settings)}: {why}", style="red", markup=False, soft_wrap=True)

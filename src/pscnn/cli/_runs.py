@@ -134,7 +134,6 @@ def _fit(folder: Path, progress: bool, *, data: Any = None, **how: Any) -> dict[
     from pscnn import training
     from pscnn.report import density_figure
 
-    progress = progress and console.is_terminal
     try:
         return training.train(folder, data=data, progress=progress, draw=density_figure, **how)
     except KeyboardInterrupt:

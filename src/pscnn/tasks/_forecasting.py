@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pscnn.models import roll_out
-from pscnn.training import Learner, Task
+from pscnn.training import Learner
 
 
 class Forecasting(Learner):
@@ -16,10 +16,6 @@ class Forecasting(Learner):
 
     The loss is the sum over the steps of each step's mean square error, and gradients flow through all of them.
     """
-
-    def __init__(self, task: Task) -> None:
-        super().__init__(task)
-        self.tested: dict[str, list[Tensor]] = {}
 
     def forecast(self, past: Tensor, steps: int) -> Tensor:
         """Frames after the given ones, (B, steps, 2, H, W); past frames are channels, (B, 20, H, W)."""
@@ -29,18 +25,12 @@ class Forecasting(Learner):
         """The sum over the steps."""
         return (self.forecast(x, y.shape[1]) - y).square().mean((0, 2, 3, 4)).sum()
 
-    def on_test_start(self) -> None:
-        """Start counting anew."""
-        self.tested = {split: [] for split in self.task.tests}
-
-    def evaluate(self, batch: tuple[Tensor, Tensor], split: str) -> None:
-        """The mean square error; of tests, that of every window and step, too."""
-        x, y = batch
+    def measure(self, x: Tensor, y: Tensor, split: str) -> dict[str, Tensor]:
+        """The mean square error; of tests, that of every window and step is kept, too."""
         errors = (self.forecast(x, y.shape[1]).float() - y).square().mean((2, 3, 4))
-        name, mse = f"{split}/mse", errors.mean()
-        self.log(name, mse, on_epoch=True, batch_size=len(x), sync_dist=True, add_dataloader_idx=False)
         if split in self.tested:
             self.tested[split].append(errors)
+        return {"mse": errors.mean()}
 
     def results(self, metrics: Mapping[str, float]) -> dict[str, Any]:
         """The root mean square errors, over all steps and of each."""

@@ -1,14 +1,14 @@
 """The engine: settings, one objective, runs, fitting. It knows no task. Needs the extra ``training``."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from pscnn._extras import require
 
 for _module in ("yaml", "filelock"):
     require(_module, "training", "Training")
 
 from pscnn.training._export import answers, export_run
+from pscnn.training._fit import evaluate, train
+from pscnn.training._gpu import Watch, gpu_is_used
+from pscnn.training._learner import Classification, Data, Learner, Regression
 from pscnn.training._run import (
     RunError,
     check_result,
@@ -27,10 +27,6 @@ from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
 from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
 
-if TYPE_CHECKING:
-    from pscnn.training._fit import evaluate, train
-    from pscnn.training._learner import Classification, Data, Learner, Regression
-
 __all__ = [
     "Classification",
     "ConfigError",
@@ -45,12 +41,14 @@ __all__ = [
     "Store",
     "Task",
     "TrainerSettings",
+    "Watch",
     "answers",
     "check_result",
     "diverged",
     "evaluate",
     "export_run",
     "fit_stacked",
+    "gpu_is_used",
     "history",
     "last_epoch",
     "load",
@@ -72,15 +70,3 @@ __all__ = [
     "task_type",
     "train",
 ]
-_WITH_LIGHTNING = {"evaluate": "_fit", "train": "_fit"} | dict.fromkeys(
-    ("Classification", "Data", "Learner", "Regression"), "_learner"
-)
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs Lightning when it is asked for: nothing else must take the seconds of its import."""
-    if name not in _WITH_LIGHTNING:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module in ("lightning", "torchmetrics"):
-        require(module, "training", "Training")
-    return getattr(importlib.import_module(f"pscnn.training.{_WITH_LIGHTNING[name]}"), name)

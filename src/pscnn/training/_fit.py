@@ -1,103 +1,47 @@
-"""Trains and tests a run epoch by epoch, with Lightning."""
+"""Trains and tests a run epoch by epoch."""
 
 import contextlib
-import logging
 import math
 import os
-import signal
+import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import lightning
 import numpy as np
 import torch
-from lightning.pytorch import callbacks, loggers
-from lightning.pytorch.plugins.io import TorchCheckpointIO
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 
-from pscnn.densities import likelihoods
+from pscnn.densities import align, likelihoods
 from pscnn.training import _run as files
+from pscnn.training._graph import GraphedStep, prepare, set_rate
 from pscnn.training._learner import Classification, Data, Learner
+from pscnn.training._progress import Progress
 from pscnn.training._run import LAST, RunError, history, precision, read_task
+from pscnn.training._settings import rate
 from pscnn.training._stacked import test_stacked, train_stacked
 from pscnn.training._store import alone
-from pscnn.training._task import Metric, Task
+from pscnn.training._task import Metric
 
 Draw = Callable[[nn.Module], Any]
+Step = Callable[[Tensor, Tensor], dict[str, Tensor]]
 
 
-class _AtomicFiles(TorchCheckpointIO):
-    """Writes a checkpoint beside its place and moves it there, so that a killed run never leaves half a file."""
+class Place(NamedTuple):
+    """Where a process trains, and which of how many it is."""
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            super().save_checkpoint(checkpoint, partial, storage_options)
-            os.replace(partial, target)
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            partial.unlink(missing_ok=True)
-            raise RunError(
-                f"cannot write {target}: {error}. Free some disk space; the last complete epoch is saved, "
-                f"continue with: pscnn train --resume {target.parent}"
-            ) from error
+    device: torch.device
+    rank: int = 0
+    processes: int = 1
 
-    def load_checkpoint(self, path: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        return files.read_saved(Path(path))
-
-
-class _Recorder(callbacks.Callback):
-    """After each epoch: one line of metrics, the best and the last checkpoint, densities for TensorBoard."""
-
-    def __init__(self, folder: Path, metric: Metric, draw: Draw | None) -> None:
-        self.folder, self.metric, self.draw = folder, metric, draw
-        self.best: float | None = None
-        self.started = time.monotonic()
-        self.history: list[dict[str, Any]] = []
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "history": self.history}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.history = state["best"], state["history"]
-
-    def on_train_epoch_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        self.started = time.monotonic()
-
-    # Validation ends before the training epoch does; the averages of both are complete here.
-    def on_train_epoch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
-        row = {"epoch": trainer.current_epoch, "seconds": round(time.monotonic() - self.started, 3), **metrics}
-        self.history.append(row)
-        score = metrics[f"validation/{self.metric.name}"]
-        better = self.best is None or (score > self.best if self.metric.more_is_better else score < self.best)
-        if better or math.isnan(self.best or 0.0):
-            self.best = score
-            trainer.save_checkpoint(self.folder / files.BEST, weights_only=True)
-        trainer.save_checkpoint(self.folder / LAST)  # with the history: whatever comes after it can be made again
-        self.write(trainer)
-        self._draw(trainer, module)
-
-    def write(self, trainer: lightning.Trainer) -> None:
-        """The metrics of all epochs."""
-        if trainer.is_global_zero:
-            files.write_history(self.folder, self.history)
-
-    def _draw(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        last = trainer.current_epoch + 1 == trainer.max_epochs
-        due = trainer.is_global_zero and (last or trainer.current_epoch % 10 == 0)
-        if self.draw is None or not due or not likelihoods(module):
-            return
-        try:
-            figure = self.draw(module)
-        except ImportError:
-            return  # training goes on without pictures
-        for logger in trainer.loggers:
-            if isinstance(logger, loggers.TensorBoardLogger):
-                logger.experiment.add_figure("densities", figure, trainer.current_epoch)
+    def summed(self, values: Tensor) -> Tensor:
+        """The sum over all processes."""
+        if self.processes > 1:
+            dist.all_reduce(values)
+        return values
 
 
 def train(
@@ -106,7 +50,7 @@ def train(
     *,
     data: Data | None = None,
     accelerator: str = "auto",
-    devices: int | str = 1,
+    devices: int = 1,
     progress: bool = True,
     epochs: int | None = None,
     draw: Draw | None = None,
@@ -118,50 +62,28 @@ def train(
         data_dir: Data folder.
         data: The run's data, if they are loaded already.
         accelerator: "auto", "cpu" or "gpu".
-        devices: How many; several train in parallel (DDP).
-        progress: Whether to show a progress bar.
+        devices: How many; several train in parallel, each with batches of ``batch_size``.
+        progress: Whether to show how far it is.
         epochs: Stop after this many epochs instead of the configuration's; the run can be continued.
-        draw: Makes a picture of the network for TensorBoard every ten epochs, such as ``report.density_figure``.
+        draw: Makes a picture of the network for TensorBoard, such as ``report.density_figure``.
     """
     folder = Path(folder)
     task = read_task(folder)
     if task.stacked:
         return train_stacked([folder])[0]
     settings = task.settings
+    device = _device(accelerator)
     with alone(folder), precision(settings.precision), files.kept_random_state():
         data = data or Data(task, data_dir)
-        torch.manual_seed(settings.seed)
-        if settings.compile:
-            torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
-        module = task.learner()
-        if isinstance(module, Classification):
-            module.class_weights.copy_(data.class_weights())
-        recorder = _Recorder(folder, task.metric, draw)
-        with _quiet():
-            trainer = _trainer(
-                task,
-                folder,
-                accelerator,
-                devices=devices,
-                strategy="auto" if devices in (1, "1") else "ddp_spawn",
-                max_epochs=epochs or settings.epochs,
-                callbacks=[recorder, *([callbacks.RichProgressBar(leave=False)] if progress else [])],
-                logger=loggers.TensorBoardLogger(folder, name="", version="tensorboard"),
-                enable_progress_bar=progress,
-            )
-        last = folder / LAST
-        files.check_has_network(folder)
-        if last.exists():
-            files.load_weights(module.model, last, "callbacks", "loops")  # says at once if it does not fit
-        elif (folder / "metrics.jsonl").exists():
-            raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
-        with _interruptible(), _quiet():
-            trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.exists() else None)
-            if recorder.history:  # it is elsewhere if processes trained
-                recorder.write(trainer)  # a run killed after its last checkpoint has not done so
-        if epochs is not None and epochs < settings.epochs:
-            return {}
-        return _test(folder, module, data, accelerator)
+        until = min(epochs or settings.epochs, settings.epochs)
+        if devices > 1:
+            with tempfile.TemporaryDirectory() as meeting:
+                how = folder, data, device.type, devices, until, draw, progress, f"file://{meeting}/point"
+                spawn(_in_process, how, devices)
+            learner = task.learner().to(device)
+        else:
+            learner = _fit(folder, data, Place(device), until, draw, progress)
+        return _test(folder, learner, data, device) if until == settings.epochs else {}
 
 
 def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelerator: str = "auto") -> dict[str, Any]:
@@ -174,18 +96,241 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
     files.selected(folder, task)
     if task.stacked:
         return test_stacked(folder)
+    device = _device(accelerator)
     with precision(task.settings.precision), files.kept_random_state():
-        return _test(folder, task.learner(), Data(task, data_dir), accelerator)
+        return _test(folder, task.learner().to(device), Data(task, data_dir), device)
 
 
-def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[str, Any]:
-    task = module.task
+def _device(accelerator: str) -> torch.device:
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise RunError("no GPU is available: use --accelerator cpu or auto")
+    return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _in_process(
+    rank: int, folder: Path, data: Data, kind: str, processes: int, until: int, draw: Draw | None, progress: bool,
+    meeting: str,
+) -> None:  # fmt: skip
+    """One of several processes that train a run; the first one writes."""
+    device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
+    if kind == "cuda":
+        torch.cuda.set_device(device)
+    else:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
+    dist.init_process_group("nccl" if kind == "cuda" else "gloo", meeting, rank=rank, world_size=processes)
+    try:
+        with precision(data.task.settings.precision):
+            _fit(folder, data, Place(device, rank, processes), until, draw, progress and rank == 0)
+    finally:
+        dist.destroy_process_group()
+
+
+def _fit(folder: Path, data: Data, place: Place, until: int, draw: Draw | None, progress: bool) -> Learner:
+    """Train the epochs that are missing."""
+    task = data.task
     settings = task.settings
-    files.load_weights(module.model, files.selected(folder, task))
-    with _interruptible(), _quiet():
-        trainer = _trainer(task, folder, accelerator, devices=1, logger=False, enable_progress_bar=False)
-        found = trainer.test(module, datamodule=data, verbose=False)
-    metrics = {name: value for part in found for name, value in part.items()}
+    torch.manual_seed(settings.seed)
+    learner = task.learner()
+    if isinstance(learner, Classification):
+        learner.class_weights.copy_(data.class_weights())
+    learner.to(place.device)
+    fit = _Fit(folder, learner, place)
+    steps = data.steps(place.processes)
+    step = fit.make_step()
+    with contextlib.ExitStack() as stack:
+        shown = Progress(settings.epochs, task.metric.name, len(fit.history))
+        if progress:
+            stack.enter_context(shown)
+        board = stack.enter_context(_board(folder, draw)) if place.rank == 0 else None
+        for epoch in range(len(fit.history), until):
+            started = time.monotonic()
+            learner.train()
+            totals, images = torch.zeros(0, device=place.device), 0
+            for k, (x, y) in enumerate(data.batches("train", *_where(place, epoch))):
+                number = epoch * steps + k
+                set_rate(fit.optimizer, rate(settings, number, settings.epochs * steps))
+                values = step(x, y)
+                fit.average(number + 1)
+                # Nothing is read from the device before the epoch ends: it has other steps to do meanwhile.
+                stacked = torch.stack([value.detach() for value in values.values()]) * len(y)
+                totals, images = (totals + stacked if images else stacked), images + len(y)
+            sums = place.summed(torch.cat([totals.double(), totals.new_tensor([images], dtype=torch.float64)]))
+            names = [f"train/{name}" for name in values]
+            if settings.alignment == "exact":
+                align(learner.model)
+            with fit.averaged():
+                found = _measured(learner, data, "validation", place)
+            means = dict(zip(names, (sums[:-1] / sums[-1]).tolist(), strict=True))
+            row = {"epoch": epoch, "seconds": round(time.monotonic() - started, 3), **found, **means}
+            if place.rank == 0:
+                fit.save(row)
+                if board is not None:
+                    board(row, learner.model, last=epoch + 1 == until)
+            if progress:
+                shown.epoch(row)
+    if place.rank == 0 and fit.history:
+        files.write_history(folder, fit.history)  # a run killed after its last checkpoint has not done so
+    return learner
+
+
+def _where(place: Place, epoch: int = 0) -> tuple[torch.device, int, int, int]:
+    return place.device, epoch, place.rank, place.processes
+
+
+class _Fit:
+    """A run under way: what is learnt, with what, and how it went so far."""
+
+    def __init__(self, folder: Path, learner: Learner, place: Place) -> None:
+        self.folder, self.learner, self.place = folder, learner, place
+        self.settings = learner.settings
+        self.optimizer = learner.make_optimizer()
+        self.best: float | None = None
+        self.history: list[dict[str, Any]] = []
+        self._average: dict[str, Tensor] = {}
+        files.check_has_network(folder)
+        if (folder / LAST).exists():
+            self._continue(folder / LAST)
+        elif (folder / "metrics.jsonl").exists():
+            raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def make_step(self) -> Step:
+        """What does one step, and gives the loss and its terms before it.
+
+        On a GPU it is recorded and replayed, unless it is compiled or shared by processes.
+        """
+        own = self.settings
+        graphed = self.place.device.type == "cuda" and self.place.processes == 1 and not own.compile
+        prepare(self.optimizer, self.place.device if graphed else None)
+        if graphed:
+            return GraphedStep(self.learner.objective, self.optimizer, own.precision == "bf16")
+        # The whole objective is compiled, not only the network: the densities are many small operations, and on a GPU
+        # CUDA graphs launch them at once.
+        compiled: Any = None
+        if own.compile:
+            torch.compiler.reset()  # compiled code of earlier runs in this process counts against torch's limit
+            compiled = torch.compile(self.learner.objective, mode="reduce-overhead", dynamic=False)
+
+        def step(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+            # A smaller last batch would be compiled once more, for any size, and slow down the others.
+            objective = compiled if compiled is not None and len(y) == own.batch_size else self.learner.objective
+            with autocast(self.learner, self.place.device):
+                values: dict[str, Tensor] = objective(x, y)
+            self.optimizer.zero_grad(set_to_none=True)
+            values["loss"].backward()
+            for parameter in self.learner.parameters() if self.place.processes > 1 else ():
+                if parameter.grad is not None:
+                    self.place.summed(parameter.grad).div_(self.place.processes)
+            self.optimizer.step()
+            return values
+
+        return step
+
+    # -- the average of the weights -------------------------------------------------------------------------------
+
+    def average(self, steps: int) -> None:
+        """Let the average follow the weights after so many steps, faster in the first ones."""
+        if not self.settings.average:
+            return
+        weights = self._weights()
+        self._average = self._average or {name: torch.clone(weight) for name, weight in weights.items()}
+        kept = min(self.settings.average, (1 + steps) / (10 + steps))
+        torch._foreach_lerp_([*self._average.values()], [*weights.values()], 1 - kept)
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within it the network has its average weights, if there are any."""
+        if self._average:
+            self._exchange()
+        try:
+            yield
+        finally:
+            if self._average:
+                self._exchange()
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What is averaged: all that a checkpoint has of the network and that is no counter."""
+        return {name: value for name, value in self.learner.model.state_dict().items() if value.is_floating_point()}
+
+    def _exchange(self) -> None:
+        """The weights for their average, or back; in place, since recorded steps know where they are."""
+        for name, weight in self._weights().items():
+            kept = torch.clone(weight)
+            weight.copy_(self._average[name])
+            self._average[name].copy_(kept)
+
+    # -- checkpoints ----------------------------------------------------------------------------------------------
+
+    def save(self, row: dict[str, Any]) -> None:
+        """After an epoch: its metrics, the best network so far, and what is needed to go on."""
+        self.history.append(row)
+        metric = self.learner.task.metric
+        trained = {f"model.{name}": value for name, value in self.learner.model.state_dict().items()}
+        tested = {**trained, **{f"model.{name}": value for name, value in self._average.items()}}
+        if better(row[f"validation/{metric.name}"], self.best, metric):
+            self.best = row[f"validation/{metric.name}"]
+            files.write_saved(self.folder / files.BEST, {"state_dict": tested})
+        optimizer = self.optimizer.state_dict()
+        for group in optimizer["param_groups"]:  # such that any device can go on
+            group["lr"], group["capturable"] = float(group["lr"]), False
+        state = {"state_dict": tested, "optimizer": optimizer, "best": self.best, "history": self.history}
+        files.write_saved(self.folder / LAST, {**state, **({"trained": trained} if self._average else {})})
+        files.write_history(self.folder, self.history)  # also in the checkpoint: it can be made again
+
+    def _continue(self, path: Path) -> None:
+        state = files.read_training(path)
+        files.put_weights(self.learner.model, state.get("trained", state["state_dict"]), path)
+        if "trained" in state:
+            saved = {name.removeprefix("model."): value for name, value in state["state_dict"].items()}
+            saved = files.renamed(saved, self.learner.model.state_dict())
+            self._average = {name: saved[name].to(self.place.device) for name in self._weights()}
+        try:
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(f"{path} does not match its config.yaml: {error}") from None
+        self.best, self.history = state["best"], state["history"]
+
+
+def better(score: float, best: float | None, metric: Metric) -> bool:
+    """Whether a score is better than the best so far; any number is better than none."""
+    if best is None or math.isnan(best):
+        return True
+    return score > best if metric.more_is_better else score < best
+
+
+def autocast(learner: Learner, device: torch.device) -> Any:
+    """Half precision where it is safe, if the run asks for it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=learner.settings.precision == "bf16")
+
+
+@torch.no_grad()
+def _measured(learner: Learner, data: Data, split: str, place: Place) -> dict[str, float]:
+    """The means of what the learner measures over a split."""
+    learner.eval()
+    totals, images = torch.zeros(0), 0
+    searches = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False  # a search takes longer than what it would save here
+    try:
+        for x, y in data.batches(split, *_where(place)):
+            with autocast(learner, place.device):
+                values = learner.measure(x, y, split)
+            stacked = torch.stack([value.float() for value in values.values()]).double() * len(y)
+            totals, images = (totals + stacked if images else stacked), images + len(y)
+    finally:
+        torch.backends.cudnn.benchmark = searches
+    sums = place.summed(torch.cat([totals, totals.new_tensor([images])]))
+    return dict(zip([f"{split}/{name}" for name in values], (sums[:-1] / sums[-1]).tolist(), strict=True))
+
+
+def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> dict[str, Any]:
+    task = learner.task
+    settings = task.settings
+    files.load_weights(learner.model, files.selected(folder, task))
+    learner.tested = {split: [] for split in task.tests}
+    metrics: dict[str, float] = {}
+    for split in task.tests:
+        metrics |= _measured(learner, data, split, Place(device))
     epochs = history(folder)
     key = f"validation/{task.metric.name}"
     sign = -1 if task.metric.more_is_better else 1
@@ -193,63 +338,38 @@ def _test(folder: Path, module: Learner, data: Data, accelerator: str) -> dict[s
     if settings.select == "last":
         best = epochs[-1]
     result = {
-        **module.results(metrics),
+        **learner.results(metrics),
         f"validation_{task.metric.name}": best[key],
         "best_epoch": best["epoch"],
         "epochs": len(epochs),
-        "parameters": sum(p.numel() for p in module.model.parameters()),
+        "parameters": sum(p.numel() for p in learner.model.parameters()),
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
-        "device": files.device_name(trainer.strategy.root_device),
+        "device": files.device_name(device),
     }
     if len(epochs) < settings.epochs:
         return result
-    if isinstance(module, Classification):
-        np.save(folder / "confusion.npy", module.confusion.compute().cpu().numpy())
-    files.write_result(folder, module.model, result)
+    if isinstance(learner, Classification):
+        np.save(folder / "confusion.npy", learner.confusion().numpy())
+    files.write_result(folder, learner.model, result)
     return result
 
 
-def _trainer(task: Task, folder: Path, accelerator: str, **options: Any) -> lightning.Trainer:
-    if accelerator == "gpu" and not torch.cuda.is_available():
-        raise RunError("no GPU is available: use --accelerator cpu or auto")
-    return lightning.Trainer(
-        accelerator=accelerator,
-        precision="bf16-mixed" if task.settings.precision == "bf16" else "32-true",
-        plugins=[_AtomicFiles()],
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        num_sanity_val_steps=0,
-        log_every_n_steps=1,
-        benchmark=True,
-        default_root_dir=folder,
-        **options,
-    )
-
-
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be an exception."""
-    handler = signal.getsignal(signal.SIGINT)
+def _board(folder: Path, draw: Draw | None) -> Iterator[Callable[..., None] | None]:
+    """Writes an epoch's metrics, and pictures of the first and the last one, for TensorBoard, if that is installed."""
     try:
-        yield
-    except SystemExit:  # what Lightning makes of it, after it has told the system to ignore further ones
-        signal.signal(signal.SIGINT, handler)
-        raise KeyboardInterrupt from None
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        yield None
+        return
+    with SummaryWriter(folder / "tensorboard") as writer:
 
+        def write(row: dict[str, Any], model: nn.Module, *, last: bool) -> None:
+            for name, value in row.items():
+                if name != "epoch":
+                    writer.add_scalar(name, value, row["epoch"])
+            if draw is not None and (last or row["epoch"] == 0) and likelihoods(model):
+                with contextlib.suppress(ImportError):  # training goes on without pictures
+                    writer.add_figure("densities", draw(model), row["epoch"])
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Lightning's greetings, and warnings about its own internals, off the screen."""
-    names = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
-    levels = [logging.getLogger(name).level for name in names]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="lightning.*")
-        warnings.filterwarnings("ignore", message=".*(LeafSpec|does not have many workers|torch.jit).*")
-        for name in names:
-            logging.getLogger(name).setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for name, level in zip(names, levels, strict=True):
-                logging.getLogger(name).setLevel(level)
+        yield write

@@ -6,6 +6,7 @@ A folder may come from anybody: everything is checked before it is used.
 import contextlib
 import json
 import math
+import os
 import pickle
 import platform
 import subprocess
@@ -84,9 +85,13 @@ def load(folder: str | Path) -> Trained:
     return Trained(task, model.eval())
 
 
-def load_weights(model: nn.Module, path: Path, *parts: str) -> None:
-    """Put the weights of a checkpoint, with other parts if it is to be continued, into a network, if they fit."""
-    state = read_saved(path, "state_dict", *parts)["state_dict"]
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Put the weights of a checkpoint into a network, if they fit."""
+    put_weights(model, read_saved(path, "state_dict")["state_dict"], path)
+
+
+def put_weights(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
+    """Put the weights that a file has into a network, if they fit."""
     try:
         model.load_state_dict(
             renamed({str(name).removeprefix("model."): value for name, value in state.items()}, model.state_dict())
@@ -142,6 +147,42 @@ def read_saved(path: Path, *parts: str) -> dict[str, Any]:
     return state
 
 
+def read_training(path: Path) -> dict[str, Any]:
+    """What is needed to continue a run; earlier versions had it elsewhere in the file."""
+    state = read_saved(path, "state_dict")
+    try:
+        if "callbacks" in state:
+            recorded = state.pop("callbacks")["_Recorder"]
+            state |= {
+                "best": recorded["best"],
+                "history": recorded["history"],
+                "optimizer": state["optimizer_states"][0],
+            }
+        if not isinstance(state["history"], list) or not isinstance(state["best"], float | None):
+            raise TypeError("its history is none")
+        check_history(state["history"])
+        for name in ("optimizer", *(["trained"] if "trained" in state else [])):
+            if not isinstance(state[name], dict):
+                raise TypeError(f"{name} is not a mapping")
+    except _MALFORMED as error:
+        raise RunError(f"{path} is damaged and cannot be continued ({error}). Start a new run") from None
+    return state
+
+
+def write_saved(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a checkpoint beside its place and move it there, so that a killed run never leaves half a file."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        torch.save(state, partial)
+        os.replace(partial, path)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        partial.unlink(missing_ok=True)
+        raise RunError(
+            f"cannot write {path}: {error}. Free some disk space; the last complete epoch is saved, "
+            f"continue with: pscnn train --resume {path.parent}"
+        ) from error
+
+
 _MALFORMED = (TypeError, KeyError, ValueError, AttributeError, IndexError)  # of files that are something else
 
 
@@ -149,7 +190,7 @@ def _environment() -> dict[str, Any]:
     from pscnn import __version__
 
     versions = {"pscnn": __version__}
-    for package in ("torch", "lightning", "numpy", "scipy", "torchmetrics"):
+    for package in ("torch", "numpy", "scipy"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -267,11 +308,16 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
     path = Path(folder) / "metrics.jsonl"
     with _received(path), _IF_THERE:
         rows = [_object(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-        for number, row in enumerate(rows):
-            if row.get("epoch") != number or not all(isinstance(value, int | float) for value in row.values()):
-                raise ValueError(f"line {number + 1} is not an epoch's metrics")
+        check_history(rows)
         return rows
     return []
+
+
+def check_history(rows: list[dict[str, Any]]) -> None:
+    """Raise a ValueError unless each row has the metrics of an epoch."""
+    for number, row in enumerate(rows):
+        if row.get("epoch") != number or not all(isinstance(value, int | float) for value in row.values()):
+            raise ValueError(f"line {number + 1} is not an epoch's metrics")
 
 
 def write_history(folder: Path, rows: list[dict[str, Any]]) -> None:

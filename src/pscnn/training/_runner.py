@@ -15,6 +15,7 @@ from filelock import Timeout
 from torch import nn
 
 from pscnn._files import write_whole
+from pscnn.training._gpu import WORKERS, gpu_is_used, shared_gpu
 from pscnn.training._run import read_result, read_task
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._store import Store, run_lock
@@ -43,14 +44,14 @@ def run_missing(
 ) -> dict[Settings, Outcome]:
     """Run what is not finished; what fails is recorded and the others go on.
 
-    Small networks leave a GPU idle most of the time: other processes fill the gaps. Runs on which another runner works
+    Small networks leave a GPU idle most of the time: on one GPU six processes train at the same time. Runs on which another runner works
     are left to it, and read when it is done; should it be killed, they are taken over. If a process is killed, for
     instance for want of memory, its run and those beside it are continued.
 
     Args:
         runs: What should be there in the end.
         store: Where.
-        workers: Processes; one per core by default. On a GPU several small runs share it. Ray decides for itself.
+        workers: Processes; by default one per core, or six on a GPU. Ray decides for itself.
         data_dir: Data folder.
         accelerator: "auto", "cpu" or "gpu".
         engine: "local", processes of this machine, or "ray", the machines of a Ray cluster, which must share the store
@@ -94,7 +95,10 @@ def run_missing(
             if engine == "ray":
                 in_ray(_run, arguments, keep, gpus)
             else:
-                in_processes(_run, arguments, min(workers or os.cpu_count() or 1, len(jobs)), keep)
+                cores, gpu = os.cpu_count() or 1, gpu_is_used(accelerator)
+                count = min(workers or (min(WORKERS, cores) if gpu else cores), len(jobs))
+                with shared_gpu() if gpu and count > 1 else contextlib.nullcontext():
+                    in_processes(_run, arguments, count, keep)
     return {settings: results[settings] for settings in runs}
 
 
