@@ -77,7 +77,7 @@ def _reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it takes.")] = False,
     known: Annotated[list[Path] | None, typer.Option(help="Import runs from a results file; repeatable.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes; by default one per core, or 6 on a GPU.")
+        int | None, typer.Option(min=1, help="Number of processes; one per core by default, 6 on a GPU.")
     ] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray (a Ray cluster).")] = "local",
     gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,

@@ -179,9 +179,9 @@ class Data:
     def rows(self, split: str, epoch: int = 0, rank: int = 0, processes: int = 1) -> Iterator[tuple[Tensor, int]]:
         """Which rows are in the batches of an epoch, each with a seed for whatever is random about them.
 
-        Both depend on the run's seed and the epoch alone, so that resuming changes nothing. Training rows come in as many
-        random orders, one after the other, as an epoch has passes, the others in order. In distributed training every
-        process takes its share of each batch's rows.
+        Both depend on the run's seed and the epoch alone, so that resuming changes nothing. Training rows come in as
+        many random orders, one after the other, as an epoch has passes, the others in order. In distributed training
+        every process takes its share of each batch's rows.
         """
         own, rows = self.task.settings, len(self.splits[split])
         training = split == "train"

@@ -44,9 +44,9 @@ def run_missing(
 ) -> dict[Settings, Outcome]:
     """Run what is not finished; what fails is recorded and the others go on.
 
-    Small networks leave a GPU idle most of the time: on one GPU six processes train at the same time. Runs on which another runner works
-    are left to it, and read when it is done; should it be killed, they are taken over. If a process is killed, for
-    instance for want of memory, its run and those beside it are continued.
+    Small networks leave a GPU idle most of the time: on one GPU six processes train at the same time. Runs on which
+    another runner works are left to it, and read when it is done; should it be killed, they are taken over. If a
+    process is killed, for instance for want of memory, its run and those beside it are continued.
 
     Args:
         runs: What should be there in the end.
