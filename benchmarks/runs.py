@@ -27,8 +27,6 @@ import torch
 from pscnn import training
 from pscnn.experiments import machine
 from pscnn.tasks.double_digits import DoubleDigitSettings
-from pscnn.training._gpu import shared_gpu
-from pscnn.training._graph import GraphedStep, prepare
 
 SECONDS = 5.0
 
@@ -58,8 +56,8 @@ def recorded_step(seed: int) -> Any:
     torch.manual_seed(seed)
     learner = training.task_of(DoubleDigitSettings(source="mnist", precision="bf16")).learner().cuda()
     optimizer = learner.make_optimizer()
-    prepare(optimizer, torch.device("cuda"))
-    step = GraphedStep(learner.objective, optimizer, half=True)
+    training.prepare(optimizer, torch.device("cuda"))
+    step = training.GraphedStep(learner.objective, optimizer, half=True)
     x, y = torch.randn(256, 1, 56, 56, device="cuda"), torch.randint(100, (256,), device="cuda")
     for _ in range(4):
         step(x, y)
@@ -91,7 +89,7 @@ def replay(meeting: Path, processes: int, networks: int = 1) -> float:
 
 def together(processes: int, networks: int = 1, service: bool = False) -> float:
     """Steps per second of all processes."""
-    with tempfile.TemporaryDirectory() as meeting, shared_gpu() if service else contextlib.nullcontext():
+    with tempfile.TemporaryDirectory() as meeting, training.shared_gpu() if service else contextlib.nullcontext():
         words = [sys.executable, __file__, "--replay", meeting, str(processes), str(networks)]
         children = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
         return round(sum(float(child.communicate()[0].split()[-1]) for child in children), 1)

@@ -15,7 +15,7 @@ def test_volumes_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_bench, "STEPS", 1)
     done = CliRunner().invoke(app, ["bench", "--group", "SO(3)", "--size", "16", "--width", "1", *SMALL])
     assert done.exit_code == 0, done.output
-    assert "SO(3), batch 2, fp32, eager" in done.output
+    assert "SO(3), gated, batch 2, fp32, eager" in done.output
 
 
 def test_another_library_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

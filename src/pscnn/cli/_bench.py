@@ -20,6 +20,8 @@ from pscnn.cli._many import complete_runs
 def bench(
     group: Annotated[list[str] | None, typer.Option(help="Groups, in 2D or 3D; O(2) by default.")] = None,
     precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32 or bf16; fp32 by default.")] = None,
+    nonlinearity: Annotated[str, typer.Option(help="gated or fourier.")] = "gated",
+    record: Annotated[bool, typer.Option(help="On a GPU, record training steps as pscnn train does.")] = True,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Measure compiled networks, too.")] = False,
     batch: Annotated[int | None, typer.Option(min=2, help="Batch size; 256 or 32 volumes, on a CPU 16 or 2.")] = None,
     width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 1 for images, 6 for volumes.")] = None,
@@ -38,6 +40,8 @@ def bench(
     _check_device(device, "measure")
     if out is not None and out.exists():
         fail(f"{out} exists; choose another file with --out")
+    if nonlinearity not in models.NONLINEARITIES:
+        fail(f"unknown nonlinearity {nonlinearity!r}: use one of {', '.join(models.NONLINEARITIES)}")
     cases = []
     for name in group or ["O(2)"]:
         try:
@@ -52,15 +56,16 @@ def bench(
             if kind not in ("fp32", "tf32", "bf16"):
                 fail(f"unknown precision {kind!r}: use fp32, tf32 or bf16")
             for fast in (False, True) if compiled else (False,):
-                own = (width or (1.0 if plane else 6.0), size or (56 if plane else 28))
-                cases.append(experiments.BenchCase(name, kind, fast, batch or usual, *own))
+                own = (width or (1.0 if plane else 6.0), size or (56 if plane else 28), nonlinearity)
+                recorded = record and device == "cuda" and not fast
+                cases.append(experiments.BenchCase(name, kind, fast, batch or usual, *own, recorded))
     heads = ("network", "training step", "ratio", "inference", "ratio", "peak memory", "construction")
     results = []
     for case in cases:
-        with console.status(f"{case.group}, {case.precision}{', compiled' if case.compile else ''}"):
+        with console.status(f"{case.group}, {case.nonlinearity}, {case.precision}, {case.mode}"):
             result = experiments.run_bench(case, device, rounds)
         results.append(result)
-        title = f"{case.group}, batch {case.batch}, {case.precision}, {'compiled' if case.compile else 'eager'}"
+        title = f"{case.group}, {case.nonlinearity}, batch {case.batch}, {case.precision}, {case.mode}"
         table = Table(*heads, title=title, title_justify="left", box=None)
         for name, found in result["networks"].items():
             if "error" in found:

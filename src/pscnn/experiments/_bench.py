@@ -18,10 +18,10 @@ from pscnn import models
 from pscnn.densities import likelihoods
 from pscnn.experiments import _escnn
 from pscnn.groups import parse
-from pscnn.training import Objective, precision
+from pscnn.training import GraphedStep, Objective, precision, prepare
 
 NETWORKS = ("twin", "fast twin", "scnn", "p-scnn")
-"""The plain twin; the twin whose convolutions use the layout that steerable ones use when compiled on a GPU; ours."""
+"""The plain twin; the twin whose convolutions use the layout that steerable ones use on a GPU; ours."""
 STEPS = 3
 """Steps per timing."""
 
@@ -37,6 +37,8 @@ class BenchCase:
         batch: Images or volumes per step.
         width: Of the network.
         size: Side length of images or volumes.
+        nonlinearity: "gated" or "fourier".
+        record: Whether training steps are recorded and replayed, as ``pscnn train`` does on a GPU.
     """
 
     group: str
@@ -45,6 +47,13 @@ class BenchCase:
     batch: int = 256
     width: float = 1.0
     size: int = 56
+    nonlinearity: str = "gated"
+    record: bool = False
+
+    @property
+    def mode(self) -> str:
+        """How training steps are executed, in a word."""
+        return "compiled" if self.compile else "recorded" if self.record else "eager"
 
     @property
     def task(self) -> str:
@@ -57,7 +66,8 @@ def _network(case: BenchCase, name: str) -> nn.Module:
         return _escnn.EscnnDoubleDigits(parse(case.group), case.size, case.width, 100)
     width = case.width if case.task == "ddmnist" else int(case.width)
     method = "p-scnn" if "twin" in name else name
-    model: nn.Module = models.build(case.task, method, case.group, size=case.size, width=width)
+    options: dict[str, Any] = {"size": case.size, "width": width, "nonlinearity": case.nonlinearity}
+    model: nn.Module = models.build(case.task, method, case.group, **options)
     model = models.twin(model) if "twin" in name else model
     for module in [*model.modules()] if name == "fast twin" else []:
         for key, child in module.named_children():
@@ -85,15 +95,22 @@ class _Subject:
         self.y = torch.randint(classes, (case.batch,), generator=generator).to(device)
         compiled: Any = partial(torch.compile, mode="reduce-overhead", dynamic=False) if case.compile else lambda f: f
         self.objective, self.forward = compiled(self._objective), compiled(self.model)
+        self.recorded: GraphedStep | None = None
+        if case.record:
+            prepare(self.optimizer, device)
+            self.recorded = GraphedStep(self._objective, self.optimizer, bf16)
 
-    def _objective(self, x: Tensor, y: Tensor) -> Tensor:
+    def _objective(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         loss = F.cross_entropy(self.model(x).float(), y)
-        return Objective(1.0, 1.0)(self.model, loss, densities=self.densities)["loss"]
+        return Objective(1.0, 1.0)(self.model, loss, densities=self.densities)
 
     def train_step(self) -> None:
         """Forward, backward and an update."""
+        if self.recorded is not None:
+            self.recorded(self.x, self.y)
+            return
         with self.autocast():
-            loss = self.objective(self.x, self.y)
+            loss = self.objective(self.x, self.y)["loss"]
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
@@ -128,7 +145,7 @@ def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[st
         network for double digits is among them, or the error that kept it out.
     """
     place = torch.device(device)
-    names = [name for name in NETWORKS if name != "fast twin" or (case.compile and place.type == "cuda")]
+    names = [name for name in NETWORKS if name != "fast twin" or place.type == "cuda"]
     if case.task == "ddmnist" and _escnn.available():
         names.append("escnn")
     with precision(case.precision):

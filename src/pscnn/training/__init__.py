@@ -7,7 +7,8 @@ for _module in ("yaml", "filelock"):
 
 from pscnn.training._export import answers, export_run
 from pscnn.training._fit import evaluate, train
-from pscnn.training._gpu import Watch, gpu_is_used
+from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu
+from pscnn.training._graph import GraphedStep, prepare
 from pscnn.training._learner import Classification, Data, Learner, Regression
 from pscnn.training._run import (
     RunError,
@@ -31,6 +32,7 @@ __all__ = [
     "Classification",
     "ConfigError",
     "Data",
+    "GraphedStep",
     "Learner",
     "Metric",
     "Objective",
@@ -55,6 +57,7 @@ __all__ = [
     "make_settings",
     "new_folder",
     "precision",
+    "prepare",
     "read_confusion",
     "read_result",
     "read_task",
@@ -64,6 +67,7 @@ __all__ = [
     "run_missing",
     "run_name",
     "setting",
+    "shared_gpu",
     "start",
     "task_names",
     "task_of",

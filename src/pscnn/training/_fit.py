@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import ProcessRaisedException, spawn
 
 from pscnn.densities import align, likelihoods
 from pscnn.training import _run as files
@@ -77,9 +78,7 @@ def train(
         data = data or Data(task, data_dir)
         until = min(epochs or settings.epochs, settings.epochs)
         if devices > 1:
-            with tempfile.TemporaryDirectory() as meeting:
-                how = folder, data, device.type, devices, until, draw, progress, f"file://{meeting}/point"
-                spawn(_in_process, how, devices)
+            _fit_together(devices, folder, data, device.type, until, draw, progress)
             learner = task.learner().to(device)
         else:
             learner = _fit(folder, data, Place(device), until, draw, progress)
@@ -107,11 +106,26 @@ def _device(accelerator: str) -> torch.device:
     return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
 
 
+def _fit_together(processes: int, *how: Any) -> None:
+    """Train the epochs that are missing, in several processes, which end with this one and with its interruption."""
+    with tempfile.TemporaryDirectory() as meeting:
+        started = spawn(_in_process, (processes, f"file://{meeting}/point", *how), processes, join=False, daemon=True)
+        try:
+            while not started.join():
+                pass
+        except ProcessRaisedException as error:
+            raise RunError(f"a process failed: {str(error).strip().splitlines()[-1]}") from error
+        finally:
+            for process in started.processes:
+                process.terminate()
+
+
 def _in_process(
-    rank: int, folder: Path, data: Data, kind: str, processes: int, until: int, draw: Draw | None, progress: bool,
-    meeting: str,
+    rank: int, processes: int, meeting: str, folder: Path, data: Data, kind: str, until: int, draw: Draw | None,
+    progress: bool,
 ) -> None:  # fmt: skip
     """One of several processes that train a run; the first one writes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
         torch.cuda.set_device(device)
@@ -158,6 +172,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, draw: Draw | None, 
             names = [f"train/{name}" for name in values]
             if settings.alignment == "exact":
                 align(learner.model)
+            fit.join_statistics()
             with fit.averaged():
                 found = _measured(learner, data, "validation", place)
             means = dict(zip(names, (sums[:-1] / sums[-1]).tolist(), strict=True))
@@ -226,6 +241,13 @@ class _Fit:
             return values
 
         return step
+
+    def join_statistics(self) -> None:
+        """Average the running statistics of normalisations over the processes, which have seen different images."""
+        learnt = dict(self.learner.model.named_parameters())
+        for name, value in self._weights().items() if self.place.processes > 1 else ():
+            if name not in learnt:
+                self.place.summed(value).div_(self.place.processes)
 
     # -- the average of the weights -------------------------------------------------------------------------------
 
