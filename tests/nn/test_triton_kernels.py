@@ -12,7 +12,7 @@ import torch
 
 from pscnn import FieldType, models, nn
 from pscnn.groups import O2, O3, SO2, SO3, D, Group, direct_sum
-from pscnn.nn import _batch_norm, _fast, _fourier, _gated_batch_norm
+from pscnn.nn import _batch_norm, _fast, _fourier, _gated_batch_norm, _norm_act
 
 CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
     ("gated", O2(), 3, 12, (9, 11)),
@@ -58,7 +58,7 @@ def test_in_the_interpreter() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 4 + 3)
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 4 + 4 + 6)
 
 
 def use_kernels(here: bool) -> None:
@@ -110,18 +110,37 @@ def compare_blurs(dimension: int, stride: int, padding: int, size: int) -> None:
     check(results)
 
 
-def compare_networks(method: str, nonlinearity: str) -> None:
-    """Whole networks, in which zeros behind the channels are handed on from layer to layer."""
+def compare_networks(method: str, nonlinearity: str, compiled: bool = False) -> None:
+    """Whole networks, in which zeros behind the channels are handed on from layer to layer; also if compiled."""
     torch.manual_seed(0)
     model = models.build("images", method, "O(2)", size=28, width=0.1, classes=3, nonlinearity=nonlinearity)
     x = torch.randn(2, 1, 28, 28, generator=torch.Generator().manual_seed(2))
     results = []
     for module, here in ((model, False), (copy.deepcopy(model), True)):
         use_kernels(here)
-        y = module(x)
+        y = (torch.compile(module, backend="aot_eager", fullgraph=True) if compiled and here else module)(x)
         y.square().sum().backward()
         results.append([y, *(p.grad for p in module.parameters() if p.grad is not None)])
     check(results, rtol=2e-2, atol=2e-3)
+
+
+def check_operations() -> None:
+    """What the compiler is told about the operations is what they do."""
+    x, g = (torch.randn(2, 5, 6, 64).movedim(-1, 1)[:, :c] for c in (60, 36))
+    layer = nn.GatedBatchNorm(FieldType(O2(), 6 * [direct_sum(list(O2().irreps(2)))]))
+    vectors = [torch.rand(60) for _ in range(4)]
+    tables, numbers = (layer.gate_of, layer.members), (1, 4, 10)
+    with_arguments: list[tuple[_fast.Operation, tuple[object, ...]]] = [
+        (_norm_act.channel_moments, (x,)),
+        (_norm_act.norm_act, (x, *tables, *vectors[:2], *numbers)),
+        (_norm_act.norm_act_sums, (x, g, *tables, *vectors[:3], *numbers)),
+        (_norm_act.norm_act_backward, (x, g, *tables, *vectors, *numbers)),
+        (_fast.blurred, (torch.randn(2, 5, 6, 32).movedim(-1, 1), torch.rand(5), [3, 3], 2, 2, False)),
+        (_fast.image_patches, (torch.randn(2, 1, 6, 6), [4, 4], 3, 1, 0, 32)),
+    ]
+    for operation, arguments in with_arguments:
+        torch.library.opcheck(operation.known, arguments, test_utils=("test_schema", "test_faketensor"))
+        print("the same")
 
 
 if __name__ == "__main__":
@@ -134,3 +153,5 @@ if __name__ == "__main__":
         compare_blurs(*blur)
     for pair in (("p-scnn", "gated"), ("p-scnn", "fourier"), ("rpp", "gated")):
         compare_networks(*pair)
+    compare_networks("p-scnn", "gated", compiled=True)
+    check_operations()

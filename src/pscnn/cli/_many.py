@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from pscnn import PscnnError
 from pscnn._files import make_folder
+from pscnn._words import duration
 from pscnn.cli._app import errors, progress_bar, say
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
             failed.append(settings)
         elif settings in missing:
             trained.append(settings)
-        left = (time.monotonic() - started) / max(1, len(trained)) * (len(missing) - len(trained) - len(failed)) / 60
-        about = f"about {left:.0f} min left, " if trained else ""
+        left = (time.monotonic() - started) / max(1, len(trained)) * (len(missing) - len(trained) - len(failed))
+        about = f"about {duration(left)} left, " if trained and left else ""
         words = f"{about}{len(failed)} failed; last: {store.folder(settings).name}"
         progress.update(bar, advance=1, description=words)
 

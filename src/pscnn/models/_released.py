@@ -17,7 +17,7 @@ from pscnn._types import Array, IntArray
 from pscnn.groups import MIRROR, FunctionSpace, Group, Irrep, PlanarGroup, rotation
 from pscnn.kernels import SlotBasis, rings
 from pscnn.likelihood import ALIGNMENT_SAMPLES, Likelihood
-from pscnn.nn import BatchNorm, FieldType, GatedBatchNorm, GatedNonlinearity, SteerableMap, affine
+from pscnn.nn import BatchNorm, FieldType, FourierBatchNorm, GatedBatchNorm, GatedNonlinearity, SteerableMap, affine
 
 RIDGE = 1e-8
 """Added to the squares of the least-squares fit."""
@@ -42,8 +42,8 @@ def as_released(model: tnn.Module, switches: Collection[str]) -> tnn.Module:
         threshold, detached = "gate-bias" in switches, "statistics" in switches
         if isinstance(child, GatedBatchNorm) and (threshold or detached):
             setattr(model, name, NormThenGate(child.out_type, threshold=threshold, detached=detached))
-        elif isinstance(child, BatchNorm) and detached:
-            setattr(model, name, DetachedBatchNorm(child.in_type))
+        elif isinstance(child, FourierBatchNorm) and detached:
+            child.norm = DetachedBatchNorm(child.in_type)
     for layer in [module for module in model.modules() if isinstance(module, SteerableMap)]:
         old = layer.likelihood
         if "sampling" in switches and old is not None:
@@ -115,6 +115,10 @@ class DetachedBatchNorm(BatchNorm):
 
     The gradient of x is γ/σ times that of y, without what the batch takes back through its own mean and variance.
     """
+
+    def one_pass(self, x: Tensor) -> bool:
+        """There are no kernels for it in training."""
+        return not self.training and super().one_pass(x)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise."""

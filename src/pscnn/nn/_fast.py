@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -40,6 +41,25 @@ def _transformed(x: Tensor) -> bool:
 def fast_layout(x: Tensor) -> bool:
     """Whether to lay out feature maps for tensor cores; without kernels of our own only where copies cost little."""
     return fused(x) or (isinstance(x, Tensor) and x.is_cuda and x.ndim == 5)
+
+
+class Operation:
+    """A function that a compiler sees as an operation of its own, without looking inside; others just call it.
+
+    Args:
+        function: On tensors and numbers; what it returns is new.
+        fake: The same for tensors without values: what is returned has the right shape and layout.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], fake: Callable[..., Tensor]) -> None:
+        self.function = function
+        self.known = torch.library.custom_op(f"pscnn::{function.__name__}", function, mutates_args=())
+        self.known.register_fake(fake)
+
+    def __call__(self, *arguments: Any) -> Tensor:
+        if torch.compiler.is_compiling():
+            return self.known(*arguments)
+        return self.function(*arguments)  # torch's way to an operation takes longer than many a kernel
 
 
 # -- layout -------------------------------------------------------------------------------------------------------
@@ -150,8 +170,7 @@ def _columns(x: Tensor, size: int, stride: int, padding: int) -> Tensor:
     return F.pad(patches.reshape(-1, flat), (0, columns - flat))
 
 
-@torch.library.custom_op("pscnn::image_patches", mutates_args=())
-def image_patches(x: Tensor, sides: list[int], size: int, stride: int, padding: int, columns: int) -> Tensor:
+def _image_patches(x: Tensor, sides: list[int], size: int, stride: int, padding: int, columns: int) -> Tensor:
     """All patches of images as rows."""
     from pscnn.nn import _triton_kernels
 
@@ -160,9 +179,7 @@ def image_patches(x: Tensor, sides: list[int], size: int, stride: int, padding: 
     return y
 
 
-@image_patches.register_fake
-def _(x: Tensor, sides: list[int], size: int, stride: int, padding: int, columns: int) -> Tensor:
-    return x.new_empty(len(x) * math.prod(sides), columns)
+image_patches = Operation(_image_patches, lambda x, sides, *_: x.new_empty(len(x) * math.prod(sides), _[-1]))
 
 
 class ByPortions(torch.autograd.Function):
@@ -261,8 +278,7 @@ def _adjoint(g: Tensor, taps: Tensor, axis: int, size: int, stride: int, padding
     return sum(terms[1:], terms[0])
 
 
-@torch.library.custom_op("pscnn::blurred", mutates_args=())
-def blurred(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
+def _blurred(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
     """The blur of a map with its channels innermost, to sides of given lengths; or its adjoint."""
     from pscnn.nn import _triton_kernels
 
@@ -273,6 +289,4 @@ def blurred(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: in
     return y.movedim(-1, 1)
 
 
-@blurred.register_fake
-def _(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
-    return x.new_empty(x.shape[0], *sizes, x.shape[1]).movedim(-1, 1)
+blurred = Operation(_blurred, lambda x, along, sizes, *_: x.new_empty(len(x), *sizes, x.shape[1]).movedim(-1, 1))

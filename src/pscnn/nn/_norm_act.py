@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pscnn.nn._fast import channels_last, empty_map, with_surplus
+from pscnn.nn._fast import Operation, channels_last, empty_map, with_surplus
 from pscnn.nn._field_norm import field_gradients, field_statistics
 
 NONE, GATE, FOURIER = 0, 1, 2
@@ -69,16 +69,14 @@ class NormAct(torch.autograd.Function):
 # the compiler may choose others than it announces. Maps that they make have zeros behind their channels.
 
 
-@torch.library.custom_op("pscnn::channel_moments", mutates_args=())
-def channel_moments(x: Tensor) -> Tensor:
+def _channel_moments(x: Tensor) -> Tensor:
     """The variance and the mean of every channel, (2, C)."""
     from pscnn.nn import _triton_kernels
 
     return _triton_kernels.moments(_even(x))
 
 
-@torch.library.custom_op("pscnn::norm_act", mutates_args=())
-def norm_act(
+def _norm_act(
     x: Tensor, one: Tensor, two: Tensor, scale: Tensor, shift: Tensor, kind: int, gates: int, size: int
 ) -> Tensor:
     """What follows, applied to x · scale + shift."""
@@ -89,8 +87,7 @@ def norm_act(
     return y
 
 
-@torch.library.custom_op("pscnn::norm_act_sums", mutates_args=())
-def norm_act_sums(
+def _norm_act_sums(
     x: Tensor, g: Tensor, one: Tensor, two: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, kind: int, gates: int,
     size: int,
 ) -> Tensor:  # fmt: skip
@@ -100,8 +97,7 @@ def norm_act_sums(
     return _triton_kernels.sums(_even(x), _even(g), one, two, (scale, shift, mean), kind, gates, size)
 
 
-@torch.library.custom_op("pscnn::norm_act_backward", mutates_args=())
-def norm_act_backward(
+def _norm_act_backward(
     x: Tensor, g: Tensor, one: Tensor, two: Tensor, scale: Tensor, shift: Tensor, slope: Tensor, offset: Tensor,
     kind: int, gates: int, size: int,
 ) -> Tensor:  # fmt: skip
@@ -114,10 +110,10 @@ def norm_act_backward(
     return dx
 
 
-channel_moments.register_fake(lambda x: x.new_empty(2, x.shape[1], dtype=torch.float32))
-norm_act.register_fake(lambda x, _0, _1, _2, _3, _4, gates, size: empty_map(x, _out_channels(x, gates, size)))
-norm_act_sums.register_fake(lambda x, g, one, two, scale, *_: scale.new_empty(2, x.shape[1]))
-norm_act_backward.register_fake(lambda x, *_: empty_map(x, x.shape[1]))
+channel_moments = Operation(_channel_moments, lambda x: x.new_empty(2, x.shape[1], dtype=torch.float32))
+norm_act = Operation(_norm_act, lambda x, *rest: empty_map(x, _out_channels(x, *rest[-2:])))
+norm_act_sums = Operation(_norm_act_sums, lambda x, *rest: x.new_empty(2, x.shape[1], dtype=torch.float32))
+norm_act_backward = Operation(_norm_act_backward, lambda x, *_: empty_map(x, x.shape[1]))
 
 
 def _out_channels(x: Tensor, gates: int, size: int) -> int:

@@ -331,16 +331,11 @@ def _measured(learner: Learner, data: Data, split: str, place: Place) -> dict[st
     """The means of what the learner measures over a split."""
     learner.eval()
     totals, images = torch.zeros(0), 0
-    searches = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = False  # a search takes longer than what it would save here
-    try:
-        for x, y in data.batches(split, *_where(place)):
-            with autocast(learner, place.device):
-                values = learner.measure(x, y, split)
-            stacked = torch.stack([value.float() for value in values.values()]).double() * len(y)
-            totals, images = (totals + stacked if images else stacked), images + len(y)
-    finally:
-        torch.backends.cudnn.benchmark = searches
+    for x, y in data.batches(split, *_where(place)):
+        with autocast(learner, place.device):
+            values = learner.measure(x, y, split)
+        stacked = torch.stack([value.float() for value in values.values()]).double() * len(y)
+        totals, images = (totals + stacked if images else stacked), images + len(y)
     sums = place.summed(torch.cat([totals, totals.new_tensor([images])]))
     return dict(zip([f"{split}/{name}" for name in values], (sums[:-1] / sums[-1]).tolist(), strict=True))
 

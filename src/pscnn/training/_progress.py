@@ -7,9 +7,11 @@ import sys
 from types import TracebackType
 from typing import Any
 
+from pscnn._words import duration
+
 LINES = 100
 """At most about so many, of runs with more epochs."""
-FIRST = "first steps: preparing kernels and choosing algorithms"
+FIRST = "first steps: preparing kernels and choosing algorithms (kernels are kept for later runs)"
 
 
 class Progress:
@@ -36,6 +38,8 @@ class Progress:
             self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
             self._bar.add_task(FIRST, total=self.epochs, completed=self.done)
             self._bar.start()
+        elif self.done < self.epochs:
+            print(FIRST, file=sys.stderr, flush=True)
         return self
 
     def __exit__(
@@ -48,23 +52,11 @@ class Progress:
         """An epoch is done; its metrics."""
         self._seconds.append(row["seconds"])
         number = row["epoch"] + 1
-        # The first epoch of a session also prepares.
-        left = (self.epochs - number) * statistics.mean(self._seconds[1:] or self._seconds)
+        # The first epoch says little of the others: it also prepares.
+        left = (self.epochs - number) * statistics.mean(self._seconds[1:]) if self._seconds[1:] else None
+        rest = f", about {duration(left)} left" if left else ""
         text = f"loss {row['train/loss']:.4g}, validation {self.metric} {row[f'validation/{self.metric}']:.4f}"
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=number, description=f"{text}, {_time(left)} left")
-        elif number % max(1, self.epochs // LINES) == 0 or number == self.epochs:
-            rest = f", about {_time(left)} left" if number < self.epochs else ""
+            self._bar.update(self._bar.task_ids[0], completed=number, description=text + rest)
+        elif number % -(-self.epochs // LINES) == 0 or number == self.epochs:
             print(f"epoch {number}/{self.epochs}: {text}, {row['seconds']:.1f} s{rest}", file=sys.stderr, flush=True)
-
-
-def _time(seconds: float) -> str:
-    """In words.
-
-    Example:
-        >>> _time(12.3), _time(200), _time(7300)
-        ('12 s', '3 min', '2.0 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
