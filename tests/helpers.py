@@ -13,7 +13,7 @@ from torch import Tensor
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, O3, SO2, SO3, C, D, Group, Representation
 
-if TYPE_CHECKING:  # Lightning takes seconds to import, and most tests do without
+if TYPE_CHECKING:  # most tests do without training
     from pscnn.experiments import Sheet
     from pscnn.tasks.double_digits import DoubleDigitSettings
     from pscnn.training import Settings, Store

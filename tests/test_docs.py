@@ -91,7 +91,7 @@ def test_importing_the_library_needs_no_extra() -> None:
     program = (
         "import sys\n"
         "for name in ('yaml', 'matplotlib', 'plotly', 'sklearn', 'pooch', 'typer', 'rich', 'e3nn',"
-        " 'yaml', 'ray'):\n    sys.modules[name] = None\n"
+        " 'ray'):\n    sys.modules[name] = None\n"
         "import pscnn\nassert 'scipy.stats' not in sys.modules, 'it would take most of the time of the import'\n"
         "import pscnn.models, pscnn.data.ddmnist, pscnn.report\n"
         "pscnn.groups.SO3().irrep(2).tensor(pscnn.groups.SO3().irrep(1))\n"
