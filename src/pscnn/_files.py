@@ -1,11 +1,27 @@
 """Files that are written whole or not at all, and errors of the system in words."""
 
 import contextlib
+import json
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pscnn._extras import PscnnError
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """JSON that everybody reads: numbers that are none, as after training that diverged, are null."""
+    return json.dumps(_without_nan(value), indent=indent, allow_nan=False)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -209,7 +209,7 @@ def test_results_files_are_data(tmp_path: Path) -> None:
     wrongs: list[dict[str, Any]] = [
         {"result": {**kept["result"], "epochs": "many"}},
         {"result": {**kept["result"], "test_accuracy": "high"}},
-        {"result": {**kept["result"], "test_accuracy": None}},
+        {"result": {**kept["result"], "test_accuracy": True}},
         {"config": {"task": ["ddmnist"]}},
         {"environment": []},
         {"densities": {"file": [1.0]}},
@@ -221,3 +221,9 @@ def test_results_files_are_data(tmp_path: Path) -> None:
         with pytest.raises(training.ConfigError, match="is not a file of runs"):
             take_runs(tmp_path / "wrong.json", tmp_path / "store")
         assert not (tmp_path / "store").exists()
+    (tmp_path / "lost.json").write_text(
+        json.dumps({"runs": [{**kept, "result": {**kept["result"], "test_loss": None}}]})
+    )
+    assert take_runs(tmp_path / "lost.json", tmp_path / "store") == 1
+    (run,) = (path.parent for path in (tmp_path / "store").rglob("result.json"))
+    assert training.diverged(training.read_result(run) or {})

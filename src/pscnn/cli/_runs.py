@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, errors, fail, say
+from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, fail, say
 from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NO_TASK, NamedCommands, with_settings
 
@@ -198,7 +198,7 @@ def _print_results(results: dict[Path, dict[str, Any]]) -> None:
     for name in names:
         mean, deviation = spread([result[name] for result in results.values()])
         say(f"{labels[name]} {mean:.4f}, standard deviation {deviation:.4f}")
-    _say_if_diverged(results.values())
+    _fail_if_diverged(results.values())
 
 
 def _print_result(folder: Path, result: dict[str, Any]) -> None:
@@ -216,11 +216,11 @@ def _print_result(folder: Path, result: dict[str, Any]) -> None:
         say(f"not saved: {result['epochs']} of {epochs} epochs are trained")
     else:
         say(f"saved in {folder}")
-    _say_if_diverged([result])
+    _fail_if_diverged([result])
 
 
-def _say_if_diverged(results: Iterable[dict[str, Any]]) -> None:
+def _fail_if_diverged(results: Iterable[dict[str, Any]]) -> None:
     from pscnn.training import diverged
 
     if any(map(diverged, results)):
-        errors.print("some results are not finite: training diverged. Use a smaller --lr", style="red")
+        fail("some results are not finite: training diverged. Use a smaller --lr")

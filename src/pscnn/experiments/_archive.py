@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 from filelock import Timeout
 
-from pscnn._files import write_whole
+from pscnn._files import to_json, write_whole
 from pscnn.data import DataError, read_arrays
 from pscnn.training import ConfigError, Settings, Store, check_result, make_settings, read_result, read_yaml
 
@@ -33,7 +33,7 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
     lines = []
     for folder in folders:
         try:
-            lines.append(json.dumps(_read(Path(folder))))
+            lines.append(to_json(_read(Path(folder))))
         except (OSError, ValueError, DataError) as error:
             raise ConfigError(f"{folder} is not complete: {error}") from None
     try:
@@ -109,5 +109,5 @@ def _put(store: Store, run: _Run) -> bool:
         write_whole(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
         write_whole(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
         np.savez(folder / "densities.npz", **densities)
-        write_whole(folder / "result.json", json.dumps(result, indent=2) + "\n")  # last: now it is finished
+        write_whole(folder / "result.json", to_json(result, indent=2) + "\n")  # last: now it is finished
         return True

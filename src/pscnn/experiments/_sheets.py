@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pscnn.training import ConfigError, Settings, task_of
+from pscnn.training import ConfigError, Settings, diverged, task_of
 
 Place = tuple[str, str]
 """Row and column of a cell."""
@@ -50,12 +50,14 @@ class Cell:
         std: Standard deviation over the seeds.
         count: How many there are.
         paper: Mean and standard deviation, or None.
+        diverged: How many of them diverged; then there is no mean.
     """
 
     mean: float
     std: float
     count: int
     paper: tuple[float, float] | None
+    diverged: int = 0
 
     @property
     def differs(self) -> bool:
@@ -141,10 +143,11 @@ class Sheet:
         theirs = published(self.paper) if self.paper else {}
         out: dict[Place, Cell | None] = {}
         for (row, column), (one, key) in self.cells.items():
-            finished = map(result, self.of_seeds(one, seeds))
-            values = [float(r[key]) for r in finished if r is not None and r[key] is not None]
+            found = [r for r in map(result, self.of_seeds(one, seeds)) if r is not None and r[key] is not None]
+            lost = sum(map(diverged, found))
+            mean, deviation = (math.nan, math.nan) if lost else spread([float(r[key]) for r in found] or [0.0])
             printed = theirs.get(row, {}).get(column)
-            out[row, column] = Cell(*spread(values), len(values), printed) if values else None
+            out[row, column] = Cell(mean, deviation, len(found), printed, lost) if found else None
         return out
 
 

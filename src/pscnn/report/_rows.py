@@ -10,7 +10,7 @@ from typing import Any
 
 from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
-from pscnn.training import ConfigError, RunError, Task, make_settings, read_result, read_task, task_of
+from pscnn.training import ConfigError, RunError, Task, diverged, make_settings, read_result, read_task, task_of
 
 LABELS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
 FORMATS = ("text", "markdown", "latex", "csv")
@@ -40,6 +40,8 @@ def _cell(cell: Cell | None, digits: int) -> str:
     if cell is None:
         return "–"
     ours = f"{plus_minus(cell.mean, cell.std, cell.count, digits)} ({cell.count})"
+    if cell.diverged:
+        ours = f"{cell.diverged} of {cell.count} diverged"
     if cell.paper is None:
         return ours
     return f"{ours}{'*' if cell.differs else ''} | {plus_minus(*cell.paper)}"
@@ -91,7 +93,7 @@ def run_rows(runs: Sequence[Run], compare: str | None = None) -> list[list[str]]
     if compare is None:
         out = [["run", "task", "method", "group", "seed", "epochs", *labels.values(), "seconds"]]
         for folder, values, result in runs:
-            own = [f"{result[key]:.4f}" if result.get(key) is not None else "" for key in labels]
+            own = [_score(result, key) for key in labels]
             words = [str(values.get(name, "")) for name in ("task", "method", "group", "seed")]
             out.append([str(folder), *words, str(result["epochs"]), *own, f"{result['seconds']:.0f}"])
         return out
@@ -101,10 +103,17 @@ def run_rows(runs: Sequence[Run], compare: str | None = None) -> list[list[str]]
     out = [[compare, "runs", *labels.values()]]
     for value in dict.fromkeys(str(values[compare]) for _, values, _ in runs):
         chosen = [result for _, values, result in runs if str(values[compare]) == value]
+        lost = sum(map(diverged, chosen))
         found = ([result[key] for result in chosen if result.get(key) is not None] for key in labels)
-        cells = (plus_minus(*spread(numbers), len(numbers), 4) if numbers else "" for numbers in found)
-        out.append([value, str(len(chosen)), *cells])
+        cells = [plus_minus(*spread(numbers), len(numbers), 4) if numbers else "" for numbers in found]
+        out.append([value, str(len(chosen)), *([f"{lost} diverged"] * len(cells) if lost else cells)])
     return out
+
+
+def _score(result: Mapping[str, Any], key: str) -> str:
+    if result.get(key) is None:
+        return ""
+    return "diverged" if diverged(result) else f"{result[key]:.4f}"
 
 
 def write_rows(rows: Sequence[Sequence[str]], form: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pscnn._extras import require
 from pscnn.data import DataError, own
 from pscnn.nn import export as plain_network
-from pscnn.training._run import RunError, load
+from pscnn.training._run import RunError, Trained, load
 from pscnn.training._settings import ConfigError
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
@@ -34,7 +34,7 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     if kind not in FORMATS:
         raise ConfigError(f"unknown format {kind!r}: use one of {', '.join(FORMATS)}")
     folder = Path(folder)
-    task, model = load(folder)
+    task, model = _load_finite(folder)
     path = Path(out) if out is not None else folder / f"model{FORMATS[kind]}"
     if path.exists():
         raise RunError(f"{path} exists; choose another file with --out")
@@ -53,6 +53,14 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def _load_finite(folder: str | Path) -> Trained:
+    """A run's network, if it says anything."""
+    found = load(folder)
+    if not all(value.isfinite().all() for value in found.model.state_dict().values() if value.is_floating_point()):
+        raise RunError(f"the training of {folder} diverged: its network has weights that are not numbers")
+    return found
 
 
 def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
@@ -100,7 +108,7 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
     Yields:
         The file, and: "class" with "probability", or every target of a regression; or why it cannot be read.
     """
-    task, model = load(folder)
+    task, model = _load_finite(folder)
     about = task.files
     if about is None:
         raise ConfigError(f"{folder} is a run of {task.settings.task}; predict needs a network for images or volumes")

@@ -24,7 +24,7 @@ import yaml
 from torch import Tensor, nn
 
 from pscnn._extras import PscnnError
-from pscnn._files import reported, write_whole
+from pscnn._files import reported, to_json, write_whole
 from pscnn._types import AnyArray
 from pscnn.densities import likelihoods
 from pscnn.training._settings import ConfigError, Settings, read_yaml
@@ -71,7 +71,7 @@ def write_result(folder: Path, model: nn.Module, result: Mapping[str, Any]) -> N
     """The densities and the result; with it a run is finished."""
     densities = {name: lam.coefficients.detach().cpu().numpy() for name, lam in likelihoods(model).items()}
     np.savez(folder / "densities.npz", **densities)  # type: ignore[arg-type]
-    write_text(folder / "result.json", json.dumps(result, indent=2) + "\n")
+    write_text(folder / "result.json", to_json(result, indent=2) + "\n")
 
 
 def load(folder: str | Path) -> Trained:
@@ -295,19 +295,27 @@ def check_result(found: Mapping[str, Any]) -> dict[str, Any]:
         value = found.get(name)
         if not isinstance(value, int | float if kind is float else kind) or isinstance(value, bool):
             raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
+    out = dict(found)
     for name, value in found.items():
         if name.startswith(("test_", "other_", "future_", "domain_", "validation_", "train_")):
             for number in value if isinstance(value, list) else [value]:
-                if not isinstance(number, int | float) or isinstance(number, bool):
+                if not isinstance(number, int | float | None) or isinstance(number, bool):
                     raise ValueError(f"{name} must be a number, got {number!r}")
-    return dict(found)
+            out[name] = [_number(one) for one in value] if isinstance(value, list) else _number(value)
+    return out
+
+
+def _number(value: float | None) -> float:
+    """What JSON has, which knows no other word for what is not a number than null."""
+    return math.nan if value is None else value
 
 
 def history(folder: str | Path) -> list[dict[str, Any]]:
     """The metrics of a run's complete epochs; none if it has not begun."""
     path = Path(folder) / "metrics.jsonl"
     with _received(path), _IF_THERE:
-        rows = [_object(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        read = (_object(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
+        rows = [{name: _number(value) for name, value in row.items()} for row in read]
         check_history(rows)
         return rows
     return []
@@ -322,7 +330,7 @@ def check_history(rows: list[dict[str, Any]]) -> None:
 
 def write_history(folder: Path, rows: list[dict[str, Any]]) -> None:
     """The metrics of all epochs."""
-    write_text(folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    write_text(folder / "metrics.jsonl", "".join(to_json(row) + "\n" for row in rows))
 
 
 def read_confusion(folder: Path, classes: int) -> AnyArray | None:
