@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
-from pscnn.report import density_figure
 from pscnn.report._html import html_report
 from pscnn.tasks.double_digits import DoubleDigitSettings
 
@@ -66,7 +65,7 @@ def test_reports_of_volumes_have_spheres(tmp_path: Path) -> None:
     settings = {"task": "shapes3d", "epochs": 1, "batch_size": 4, "group": "SO(3)", "lr": 0.05}
     counts = {"train_count": 6, "validation_count": 4, "test_count": 4}
     folder = training.start(training.make_settings({**settings, **counts}), tmp_path)
-    training.train(folder, accelerator="cpu", progress=False, draw=density_figure)
+    training.train(folder, accelerator="cpu", progress=False)
     page = re.sub(r"<script>.*?</script>", "", html_report([folder]).read_text(), flags=re.DOTALL)
     assert page.count('class="figures spheres"') == 3
     assert page.count("<svg") == 1

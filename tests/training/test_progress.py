@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import small
@@ -57,15 +56,6 @@ def test_a_terminal_has_one_line_which_is_taken_away(
 
 
 @pytest.mark.parametrize("progress", [True, False])
-def test_training_speaks_if_it_may_and_draws_twice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], progress: bool
-) -> None:
-    drawn: list[Any] = []
-
-    def draw(model: Any) -> Any:
-        drawn.append(model)
-        raise ImportError  # as without matplotlib: training goes on
-
-    training.train(training.start(small(), tmp_path), accelerator="cpu", progress=progress, draw=draw)
+def test_training_speaks_if_it_may(tmp_path: Path, capsys: pytest.CaptureFixture[str], progress: bool) -> None:
+    training.train(training.start(small(), tmp_path), accelerator="cpu", progress=progress)
     assert ("epoch 3/3: loss" in capsys.readouterr().err) == progress
-    assert len(drawn) == 2

@@ -24,7 +24,6 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
     from rich.live import Live
 
     from pscnn import training
-    from pscnn.report import density_figure
 
     make_folder(store.root, "--runs", PscnnError)
     failed: list[Settings] = []
@@ -57,7 +56,7 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
 
     try:
         with training.Watch() as watch, Live(get_renderable=overview, console=errors, refresh_per_second=1):
-            training.run_missing(runs, store, **how, draw=density_figure, on_done=done)
+            training.run_missing(runs, store, **how, on_done=done)
     except KeyboardInterrupt:
         say("interrupted; the last complete epoch of every run is saved. Run the same command again to continue")
         raise

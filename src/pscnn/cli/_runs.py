@@ -87,7 +87,7 @@ def _train(
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
     devices: Annotated[int, typer.Option(min=1, help="Number of devices for data-parallel training.")] = 1,
-    progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
+    progress: Annotated[bool, typer.Option(help="Show epoch, scores and time left.")] = True,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -132,10 +132,9 @@ def _train(
 def _fit(folder: Path, progress: bool, *, data: Any = None, **how: Any) -> dict[str, Any]:
     """Train one run, with a word on how to continue it if it is interrupted."""
     from pscnn import training
-    from pscnn.report import density_figure
 
     try:
-        return training.train(folder, data=data, progress=progress, draw=density_figure, **how)
+        return training.train(folder, data=data, progress=progress, **how)
     except KeyboardInterrupt:
         saved = "its last complete epoch is saved" if training.last_epoch(folder) else "no epoch was complete"
         usual = {"data_dir": None, "accelerator": "auto", "devices": 1}

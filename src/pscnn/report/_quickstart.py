@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pscnn import training
 from pscnn.experiments import equal_width
-from pscnn.report._density import density_chart, density_figure
+from pscnn.report._density import density_chart
 from pscnn.report._html import check_report, html_report
 from pscnn.report._rows import LABELS
 from pscnn.tasks.double_digits import DoubleDigitSettings
@@ -50,7 +50,7 @@ def quickstart(runs: Path, seed: int, console: Console) -> Path:
         folders[name] = training.start(settings, runs, f"quickstart-{name}")
         console.print(f"training {label} …", highlight=False)
         shown = console.is_terminal
-        result = training.train(folders[name], accelerator="cpu", progress=shown, draw=density_figure)
+        result = training.train(folders[name], accelerator="cpu", progress=shown)
         table.add_row(label, f"{result['test_accuracy']:.3f}", f"{result['parameters']:,}", f"{result['seconds']:.0f}")
     console.print(table)
     model = training.load(folders["p-scnn"]).model

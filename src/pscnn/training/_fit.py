@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.multiprocessing.spawn import ProcessRaisedException, spawn
 
-from pscnn.densities import align, likelihoods
+from pscnn.densities import align
 from pscnn.training import _run as files
 from pscnn.training._graph import GraphedStep, prepare, set_rate
 from pscnn.training._learner import Classification, Data, Learner
@@ -27,7 +27,6 @@ from pscnn.training._stacked import test_stacked, train_stacked
 from pscnn.training._store import alone
 from pscnn.training._task import Metric
 
-Draw = Callable[[nn.Module], Any]
 Step = Callable[[Tensor, Tensor], dict[str, Tensor]]
 
 
@@ -54,7 +53,6 @@ def train(
     devices: int = 1,
     progress: bool = True,
     epochs: int | None = None,
-    draw: Draw | None = None,
 ) -> dict[str, Any]:
     """Train a run to its end, from its last complete epoch if it has one, test its best epoch, and save the result.
 
@@ -66,7 +64,6 @@ def train(
         devices: How many; several train in parallel, each with batches of ``batch_size``.
         progress: Whether to show how far it is.
         epochs: Stop after this many epochs instead of the configuration's; the run can be continued.
-        draw: Makes a picture of the network for TensorBoard, such as ``report.density_figure``.
     """
     folder = Path(folder)
     task = read_task(folder)
@@ -78,10 +75,10 @@ def train(
         data = data or Data(task, data_dir)
         until = min(epochs or settings.epochs, settings.epochs)
         if devices > 1:
-            _fit_together(devices, folder, data, device.type, until, draw, progress)
+            _fit_together(devices, folder, data, device.type, until, progress)
             learner = task.learner().to(device)
         else:
-            learner = _fit(folder, data, Place(device), until, draw, progress)
+            learner = _fit(folder, data, Place(device), until, progress)
         return _test(folder, learner, data, device) if until == settings.epochs else {}
 
 
@@ -121,9 +118,8 @@ def _fit_together(processes: int, *how: Any) -> None:
 
 
 def _in_process(
-    rank: int, processes: int, meeting: str, folder: Path, data: Data, kind: str, until: int, draw: Draw | None,
-    progress: bool,
-) -> None:  # fmt: skip
+    rank: int, processes: int, meeting: str, folder: Path, data: Data, kind: str, until: int, progress: bool
+) -> None:
     """One of several processes that train a run; the first one writes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
@@ -134,12 +130,12 @@ def _in_process(
     dist.init_process_group("nccl" if kind == "cuda" else "gloo", meeting, rank=rank, world_size=processes)
     try:
         with precision(data.task.settings.precision):
-            _fit(folder, data, Place(device, rank, processes), until, draw, progress and rank == 0)
+            _fit(folder, data, Place(device, rank, processes), until, progress and rank == 0)
     finally:
         dist.destroy_process_group()
 
 
-def _fit(folder: Path, data: Data, place: Place, until: int, draw: Draw | None, progress: bool) -> Learner:
+def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> Learner:
     """Train the epochs that are missing."""
     task = data.task
     settings = task.settings
@@ -155,7 +151,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, draw: Draw | None, 
         shown = Progress(settings.epochs, task.metric.name, len(fit.history))
         if progress:
             stack.enter_context(shown)
-        board = stack.enter_context(_board(folder, draw)) if place.rank == 0 else None
+        board = stack.enter_context(_board(folder)) if place.rank == 0 else None
         for epoch in range(len(fit.history), until):
             started = time.monotonic()
             learner.train()
@@ -180,7 +176,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, draw: Draw | None, 
             if place.rank == 0:
                 fit.save(row)
                 if board is not None:
-                    board(row, learner.model, last=epoch + 1 == until)
+                    board(row)
             if progress:
                 shown.epoch(row)
     if place.rank == 0 and fit.history:
@@ -372,8 +368,8 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
 
 
 @contextlib.contextmanager
-def _board(folder: Path, draw: Draw | None) -> Iterator[Callable[..., None] | None]:
-    """Writes an epoch's metrics, and pictures of the first and the last one, for TensorBoard, if that is installed."""
+def _board(folder: Path) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    """Writes an epoch's metrics for TensorBoard, if that is installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -381,12 +377,9 @@ def _board(folder: Path, draw: Draw | None) -> Iterator[Callable[..., None] | No
         return
     with SummaryWriter(folder / "tensorboard") as writer:
 
-        def write(row: dict[str, Any], model: nn.Module, *, last: bool) -> None:
+        def write(row: dict[str, Any]) -> None:
             for name, value in row.items():
                 if name != "epoch":
                     writer.add_scalar(name, value, row["epoch"])
-            if draw is not None and (last or row["epoch"] == 0) and likelihoods(model):
-                with contextlib.suppress(ImportError):  # training goes on without pictures
-                    writer.add_figure("densities", draw(model), row["epoch"])
 
         yield write

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
-from torch import nn
 
 from pscnn._files import write_whole
 from pscnn.training._gpu import WORKERS, gpu_is_used, shared_gpu
@@ -26,7 +25,6 @@ ENGINES = ("local", "ray")
 ATTEMPTS = 3
 """How often a run is begun whose process was killed."""
 _BUSY = "busy"
-Draw = Callable[[nn.Module], Any]
 Outcome = dict[str, Any] | BaseException
 
 
@@ -39,7 +37,6 @@ def run_missing(
     accelerator: str = "auto",
     engine: str = "local",
     gpus: float = 0,
-    draw: Draw | None = None,
     on_done: Callable[[Settings, Outcome], None] = lambda settings, result: None,
 ) -> dict[Settings, Outcome]:
     """Run what is not finished; what fails is recorded and the others go on.
@@ -57,7 +54,6 @@ def run_missing(
         engine: "local", processes of this machine, or "ray", the machines of a Ray cluster, which must share the store
             and the data folder.
         gpus: With Ray, GPUs per run; a fraction lets several share one.
-        draw: As for ``train``; a function of a module, since processes must be able to import it.
         on_done: Called with each run and its result, or why it failed.
 
     Returns:
@@ -91,7 +87,7 @@ def run_missing(
                     done(settings, one)
 
         if jobs:
-            arguments = [(job, where, data, accelerator, draw, attempt > 0) for job in jobs]
+            arguments = [(job, where, data, accelerator, attempt > 0) for job in jobs]
             if engine == "ray":
                 in_ray(_run, arguments, keep, gpus)
             else:
@@ -111,9 +107,7 @@ def _jobs(runs: Sequence[Settings]) -> list[list[Settings]]:
     return list(jobs.values())
 
 
-def _run(
-    runs: list[Settings], store: Store, data_dir: Path | None, accelerator: str, draw: Draw | None, wait: bool
-) -> list[Any]:
+def _run(runs: list[Settings], store: Store, data_dir: Path | None, accelerator: str, wait: bool) -> list[Any]:
     """Bring runs to their end; their results, or ``_BUSY`` where another process has one and we do not wait."""
     from pscnn.training._fit import train
     from pscnn.training._stacked import train_stacked
@@ -137,7 +131,7 @@ def _run(
                 results |= dict(zip(missing, train_stacked(missing), strict=True))
             else:
                 for folder in missing:
-                    results[folder] = train(folder, data_dir, accelerator=accelerator, progress=False, draw=draw)
+                    results[folder] = train(folder, data_dir, accelerator=accelerator, progress=False)
         except Exception as error:
             text = {
                 "error": f"{type(error).__name__}: {error}",
