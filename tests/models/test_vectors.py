@@ -10,7 +10,7 @@ import pscnn
 from pscnn import FieldType
 from pscnn.groups import direct_sum, parse
 from pscnn.models import DetachedBatchNorm, FreeProjection, build
-from pscnn.training import refresh_statistics
+from pscnn.training import make_settings, refresh_statistics, task_of
 
 GROUPS = ["C1", "C4", "D3", "SO(2)", "O(2)", "SO(3)", "O(3)"]
 
@@ -137,3 +137,11 @@ def test_detached_statistics_change_the_gradient_and_not_the_values() -> None:
     frozen.running_var.mul_(6 / 7)  # running variances are unbiased
     (slope,) = torch.autograd.grad((frozen.eval()(x) * direction).sum(), x)
     assert torch.allclose(gradient, slope)
+
+
+def test_the_setting_detaches_every_normalisation() -> None:
+    for detached in (False, True):
+        model = task_of(make_settings({"task": "vectors", "detached": detached})).build()
+        kinds = [isinstance(m, DetachedBatchNorm) for m in model.modules() if isinstance(m, pscnn.nn.BatchNorm)]
+        assert kinds == [detached] * len(kinds)
+        assert kinds

@@ -83,6 +83,25 @@ def test_volumes_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(quick, slow, atol=1e-9, rtol=1e-7)
 
 
+def test_gradients_of_gradients_and_transforms_see_no_handed_on_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One convolution after the other, where a map's zeros are handed on beside autograd."""
+    x, first, second = noise(2, 5, 8, 8), noise(6, 5, 3, 3), noise(7, 6, 3, 3)
+
+    def both(x: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return _fast.convolve(_fast.convolve(x, first, None, 1, 1, 1), second, None, 1, 1, 1).pow(3).sum()
+
+    found = []
+    for fast in (False, True):
+        monkeypatch.setattr(_fast, "fast_layout", lambda t, fast=fast: fast)
+        monkeypatch.setattr(_fast, "FEW_CHANNELS", 0)
+        (gradient,) = torch.autograd.grad(both(x, first, second), second, create_graph=True)
+        inputs = [x, first, second]
+        found.append([*torch.autograd.grad(gradient.square().sum(), inputs)])
+        found[-1] += torch.func.grad(both, (0, 1, 2))(*(t.detach() for t in inputs))
+    for slow, quick in zip(*found, strict=True):
+        torch.testing.assert_close(quick, slow)
+
+
 @pytest.mark.parametrize("method", ["scnn", "p-scnn"])
 @pytest.mark.parametrize(("task", "group", "size"), [("ddmnist", "O(2)", 28), ("medmnist3d", "SO(3)", 16)])
 def test_network_in_the_fast_layout(

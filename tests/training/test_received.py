@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import TINY_DIGITS
+from helpers import TINY_DIGITS, small
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -227,3 +227,56 @@ def test_results_files_are_data(tmp_path: Path) -> None:
     assert take_runs(tmp_path / "lost.json", tmp_path / "store") == 1
     (run,) = (path.parent for path in (tmp_path / "store").rglob("result.json"))
     assert training.diverged(training.read_result(run) or {})
+
+
+def _without(state: dict[str, Any], *path: Any) -> None:
+    for name in path[:-1]:
+        state = state[name]
+    del state[path[-1]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state["optimizer"]["state"][0].update(exp_avg=torch.zeros(3)),
+        lambda state: _without(state, "optimizer", "state", 0, "exp_avg"),
+        lambda state: _without(state, "optimizer", "param_groups"),
+        lambda state: state["optimizer"]["param_groups"].pop(),
+        lambda state: state["optimizer"].update(state="none"),
+        lambda state: state["history"][0].pop("validation/accuracy"),
+        lambda state: state["history"].clear(),
+        lambda state: state["history"].extend({**state["history"][0], "epoch": k} for k in range(1, 5)),
+        lambda state: state.update(trained=state["state_dict"]),
+        lambda state: state.update(best="high"),
+        lambda state: _without(state, "history"),
+    ],
+)
+def test_a_changed_checkpoint_is_not_continued(change: Any, tmp_path: Path) -> None:
+    folder = training.start(small(epochs=2), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False, epochs=1)
+    state = torch.load(folder / "last.ckpt", weights_only=True)
+    change(state)
+    torch.save(state, folder / "last.ckpt")
+    with pytest.raises(training.RunError, match=r"does not match its config\.yaml|is damaged"):
+        training.train(folder, accelerator="cpu", progress=False)
+
+
+def test_options_of_an_optimiser_are_those_of_the_settings(tmp_path: Path) -> None:
+    folders = [training.start(small(epochs=2), tmp_path / name) for name in ("whole", "changed")]
+    for folder in folders:
+        training.train(folder, accelerator="cpu", progress=False, epochs=1)
+    state = torch.load(folders[1] / "last.ckpt", weights_only=True)
+    for group in state["optimizer"]["param_groups"]:
+        group.update(weight_decay=0.9, betas=(0.1, 0.1), amsgrad=True, fused=True)
+    torch.save(state, folders[1] / "last.ckpt")
+    found = [training.train(folder, accelerator="cpu", progress=False) for folder in folders]
+    assert {**found[0], "seconds": 0} == {**found[1], "seconds": 0}
+
+
+def test_a_test_without_metrics_is_refused(tmp_path: Path) -> None:
+    folder = training.start(small(epochs=1), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False)
+    for text in ("", '{"epoch": 0, "seconds": 1.0}\n'):
+        (folder / "metrics.jsonl").write_text(text)
+        with pytest.raises(training.RunError, match="lacks validation/accuracy"):
+            training.evaluate(folder, accelerator="cpu")

@@ -143,3 +143,15 @@ def test_seeds_are_run_once_and_do_not_depend_on_how_many_there_are(tmp_path: Pa
     first, second = (load(store.folder(one)).model.get_parameter("0.weight") for one in VECTORS[:2])
     assert not torch.equal(first, second)
     assert len((store.folder(VECTORS[0]) / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_finished_run_under_another_name_counts_more_than_one_that_was_begun(tmp_path: Path) -> None:
+    settings = tiny()
+    store = Store(tmp_path)
+    begun = store.start(settings)
+    done = begun.with_name("another")
+    done.mkdir()
+    shutil.copy(begun / "config.yaml", done)
+    assert Store(tmp_path).folder(settings) == begun
+    (done / "result.json").write_text("{}")
+    assert Store(tmp_path).folder(settings) == done

@@ -20,6 +20,7 @@ from pscnn import likelihoods, training
 from pscnn.data import ddmnist
 from pscnn.training import ConfigError, RunError, make_settings
 from pscnn.training import _fit as fit_module
+from pscnn.training import _learner as learner_module
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:
@@ -258,6 +259,20 @@ def test_a_run_starts_where_git_is_not_installed(tmp_path: Path, monkeypatch: py
 def test_a_last_batch_of_one_image_is_filled_up(tmp_path: Path) -> None:
     folder = training.start(small(kinds=3, train_per_class=1, batch_size=4, epochs=1), tmp_path)
     assert run(folder)["epochs"] == 1
+
+
+def test_the_area_under_the_curve_is_that_of_scikit_learn() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(60, 4, generator=generator).mul(2).round()  # with equal ones among them
+    labels = torch.randint(4, (60,), generator=generator)
+    wanted = metrics.roc_auc_score(labels, scores.double().softmax(1), multi_class="ovr", average="macro")
+    assert learner_module.area_under_curve(scores, labels) == pytest.approx(wanted)
+    assert math.isnan(learner_module.area_under_curve(scores.where(scores < 3, math.nan), labels))
+    assert math.isnan(learner_module.area_under_curve(scores, torch.zeros(60, dtype=torch.long)))
+    assert learner_module.area_under_curve(scores, labels % 2) == pytest.approx(  # the other classes do not occur
+        sum(metrics.roc_auc_score(labels % 2 == k, scores.double().softmax(1)[:, k]) for k in (0, 1)) / 2
+    )
 
 
 def test_a_missing_gpu_is_one_message(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def as_released(model: tnn.Module, switches: Collection[str]) -> tnn.Module:
             setattr(model, name, NormThenGate(child.out_type, threshold=threshold, detached=detached))
         elif isinstance(child, FourierBatchNorm) and detached:
             child.norm = DetachedBatchNorm(child.in_type)
+        elif isinstance(child, BatchNorm) and detached:
+            setattr(model, name, DetachedBatchNorm(child.in_type))
     for layer in [module for module in model.modules() if isinstance(module, SteerableMap)]:
         old = layer.likelihood
         if "sampling" in switches and old is not None:

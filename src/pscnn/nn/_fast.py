@@ -24,7 +24,8 @@ def fused(x: Tensor) -> bool:
         isinstance(x, Tensor)  # a tracer's proxy is none
         and x.is_cuda
         and x.dtype != torch.float64
-        and (torch.compiler.is_compiling() or (not _transformed(x) and x.numel() > 0))
+        and (torch.compiler.is_compiling() or x.numel() > 0)
+        and not _transformed(x)
         and _has_triton()
     )
 
@@ -35,6 +36,8 @@ def _has_triton() -> bool:
 
 
 def _transformed(x: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return False
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(x))
 
 
@@ -57,7 +60,7 @@ class Operation:
         self.known.register_fake(fake)
 
     def __call__(self, *arguments: Any) -> Tensor:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or type(arguments[0]) is not Tensor:  # a tensor without values, for instance
             return self.known(*arguments)
         return self.function(*arguments)  # torch's way to an operation takes longer than many a kernel
 
@@ -80,16 +83,18 @@ def empty_map(x: Tensor, channels: int) -> Tensor:
 def with_surplus(padded: Tensor, channels: int) -> Tensor:
     """The first channels of a map behind which there are zeros; ``portions`` finds them again, without a copy."""
     x = padded[:, :channels]
-    if not torch.compiler.is_compiling():
+    if not (torch.compiler.is_compiling() or _transformed(x)):
         x._padded = padded  # type: ignore[attr-defined]
     return x
 
 
 def portions(x: Tensor) -> Tensor:
     """A map with zeros behind its channels up to whole portions, channels innermost."""
-    padded: Tensor | None = getattr(x, "_padded", None)
-    if padded is not None and padded.data_ptr() == x.data_ptr() and padded.dtype == x.dtype:
-        return padded
+    # Those that were handed on have no history: where gradients have gradients they would be lost.
+    if not (torch.compiler.is_compiling() or torch.is_grad_enabled() or _transformed(x)):
+        padded: Tensor | None = getattr(x, "_padded", None)
+        if padded is not None and padded.data_ptr() == x.data_ptr() and padded.dtype == x.dtype:
+            return padded
     return _padded(x, x.shape[1])
 
 
@@ -103,7 +108,7 @@ def _padded(t: Tensor, second: int, first: int = 0) -> Tensor:
 
 def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
     """``torch.nn.functional.conv2d`` or ``conv3d``."""
-    if not fast_layout(x):
+    if not fast_layout(x) or (x.ndim == 4 and _transformed(kernel)):
         plain = F.conv2d if x.ndim == 4 else F.conv3d
         if bias is None or not torch.compiler.is_compiling():
             return plain(x, kernel, bias, stride, padding, dilation)

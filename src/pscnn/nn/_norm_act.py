@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pscnn.nn._fast import Operation, channels_last, empty_map, with_surplus
+from pscnn.nn._fast import Operation, empty_map, with_surplus
 from pscnn.nn._field_norm import field_gradients, field_statistics
 
 NONE, GATE, FOURIER = 0, 1, 2
@@ -127,4 +127,5 @@ def _even(x: Tensor) -> Tensor:
     for axis in (*range(x.ndim - 1, 1, -1), 0):
         even &= x.stride(axis) == step
         step *= x.shape[axis]
-    return x if even else channels_last(x)
+    # Not channels_last: of maps with one pixel it may leave any distances.
+    return x if even else x.new_empty(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1).copy_(x)

@@ -10,13 +10,15 @@ Fourier transform is a small matrix product.
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-NONE, GATE, FOURIER = 0, 1, 2
-"""What follows a normalisation."""
+from pscnn.nn._norm_act import FOURIER, NONE
+
 TILE = 32
 """Fields in a tile, over all its rows. With it, 4 warps hold 4 values a thread, which measures best."""
 PROGRAMS = 4096
@@ -26,24 +28,31 @@ PROGRAMS = 4096
 
 
 @triton.jit(do_not_specialize=["rows", "channels", "steps", "parts"])
-def _moments(x, sums, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Per portion of the rows and channel: the sums of x − x₀ and of its square, x₀ the first row."""
+def _moments(x, found, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Per portion of the rows and channel: the mean, and the sum of the squared distances from it.
+
+    Distances are taken from the mean of the portion's first rows, since squares of large numbers would lose small ones.
+    """
     c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     row, column, inside = tl.arange(0, ROWS)[:, None], c[None, :], c < channels
-    origin = tl.load(x + c, inside, 0).to(tl.float32)[None, :]
     total = tl.zeros((ROWS, WIDTH), tl.float32)
     squares = tl.zeros((ROWS, WIDTH), tl.float32)
     first = tl.program_id(0).to(tl.int64) * ROWS * steps
+    count = tl.minimum(rows - first, ROWS * steps).to(tl.float32)
+    mask = (row < rows - first) & inside[None, :]
+    v = tl.load(x + first * x_row + (row * x_row + column), mask, 0).to(tl.float32)
+    origin = tl.sum(v, 0) / tl.minimum(count, ROWS)
     for _ in range(steps):
         mask = (row < rows - first) & inside[None, :]
         v = tl.load(x + first * x_row + (row * x_row + column), mask, 0).to(tl.float32)
-        v = tl.where(mask, v - origin, 0)
+        v = tl.where(mask, v - origin[None, :], 0)
         total += v
         squares += v * v
         first += ROWS
-    to = sums + tl.program_id(0) * channels + c
-    tl.store(to, tl.sum(total, 0), inside)
-    tl.store(to + parts * channels, tl.sum(squares, 0), inside)
+    away = tl.sum(total, 0) / count
+    to = found + tl.program_id(0) * channels + c
+    tl.store(to, origin + away, inside)
+    tl.store(to + parts * channels, tl.sum(squares, 0) - away * away * count, inside)
 
 
 @triton.jit
@@ -73,24 +82,23 @@ def _matrix(values, R: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
-def _product(v, matrix, HALF: tl.constexpr):
-    """A matrix product, in half precision for maps that have no more."""
-    half = v.to(tl.bfloat16) if HALF else v
-    return tl.dot(half, matrix.to(half.dtype), input_precision="ieee")
+def _product(v, matrix, TYPE: tl.constexpr):
+    """A matrix product in the precision of the map."""
+    return tl.dot(v.to(TYPE), matrix.to(TYPE), input_precision="ieee")
 
 
 @triton.jit
 def _activated(
     v, one, two, p,
-    KIND: tl.constexpr, HALF: tl.constexpr, N: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    KIND: tl.constexpr, TYPE: tl.constexpr, N: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
 ):  # fmt: skip
     """What follows the normalisation, applied to normalised values."""
     if KIND == 1:
         out = v * _gates(tl.sigmoid(v), one, p, N, W)
     elif KIND == 2:
-        samples = _product(v, _matrix(one, W, S), HALF)
+        samples = _product(v, _matrix(one, W, S), TYPE)
         samples = tl.where(samples > 0, samples, tl.exp(tl.minimum(samples, 0)) - 1)
-        out = _product(samples, _matrix(two, S, W), HALF)
+        out = _product(samples, _matrix(two, S, W), TYPE)
     else:
         out = v
     return out
@@ -99,7 +107,7 @@ def _activated(
 @triton.jit
 def _gradient(
     v, up, one, two, p,
-    KIND: tl.constexpr, HALF: tl.constexpr, N: tl.constexpr, G: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    KIND: tl.constexpr, TYPE: tl.constexpr, N: tl.constexpr, G: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the normalised values v.
 
@@ -117,8 +125,8 @@ def _gradient(
         out = tl.where(p < G, total * opened * (1 - opened), up * _gates(opened, one, p, N, W))
     elif KIND == 2:
         matrix = _matrix(one, W, S)
-        slope = tl.exp(tl.minimum(_product(v, matrix, HALF), 0))
-        out = _product(_product(up, tl.trans(_matrix(two, S, W)), HALF) * slope, tl.trans(matrix), HALF)
+        slope = tl.exp(tl.minimum(_product(v, matrix, TYPE), 0))
+        out = _product(_product(up, tl.trans(_matrix(two, S, W)), TYPE) * slope, tl.trans(matrix), TYPE)
     else:
         out = up
     return out
@@ -137,14 +145,14 @@ def _fill_surplus(y, first, rows, channels, y_row, ROWS: tl.constexpr, SURPLUS: 
 @triton.jit(do_not_specialize=["rows", "channels", "out_channels", "steps"])
 def _forward(
     x, y, one, two, scale, shift, rows, channels, out_channels, x_row, y_row, steps,
-    KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
     FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
 ):  # fmt: skip
     row, field, p, inside, a, b, first = _begin(scale, shift, channels, steps, P, W, FIELDS, ROWS)
     for _ in range(steps):
         mask = (row < rows - first) & inside
         v = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32) * a + b
-        out = _activated(v, one, two, p, KIND, HALF, ROWS * FIELDS, W, S)
+        out = _activated(v, one, two, p, KIND, TYPE, ROWS * FIELDS, W, S)
         to = y + first * y_row + (row * y_row + field * (P - G) + p - G)
         tl.store(to, out.to(y.dtype.element_ty), mask & (p >= G))
         _fill_surplus(y, first, rows, out_channels, y_row, ROWS, SURPLUS)
@@ -154,7 +162,7 @@ def _forward(
 @triton.jit(do_not_specialize=["rows", "channels", "steps", "parts"])
 def _sums(
     x, g, sums, one, two, scale, shift, mean, rows, channels, x_row, g_row, steps, parts,
-    KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
     FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Per portion of the rows and channel: the sums of the gradient, and of the gradient times x − mean."""
@@ -167,7 +175,7 @@ def _sums(
         own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
         up = tl.load(g + first * g_row + (row * g_row + field * (P - G) + p - G), mask & (p >= G), 0).to(tl.float32)
         # Zero where there is no row.
-        d = _gradient(own * a + b, up, one, two, p, KIND, HALF, ROWS * FIELDS, G, W, S)
+        d = _gradient(own * a + b, up, one, two, p, KIND, TYPE, ROWS * FIELDS, G, W, S)
         total += d
         product += d * (own - centre)
         first += ROWS
@@ -181,7 +189,7 @@ def _sums(
 @triton.jit(do_not_specialize=["rows", "channels", "steps"])
 def _backward(
     x, g, dx, one, two, scale, shift, slope, offset, rows, channels, x_row, g_row, dx_row, steps,
-    KIND: tl.constexpr, HALF: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
     FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
 ):  # fmt: skip
     """Dx = gradient · scale + x · slope + offset."""
@@ -192,10 +200,21 @@ def _backward(
         mask = (row < rows - first) & inside
         own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
         up = tl.load(g + first * g_row + (row * g_row + field * (P - G) + p - G), mask & (p >= G), 0).to(tl.float32)
-        d = _gradient(own * a + b, up, one, two, p, KIND, HALF, ROWS * FIELDS, G, W, S) * a + own * s + t
+        d = _gradient(own * a + b, up, one, two, p, KIND, TYPE, ROWS * FIELDS, G, W, S) * a + own * s + t
         tl.store(dx + first * dx_row + (row * dx_row + field * P + p), d.to(dx.dtype.element_ty), mask)
         _fill_surplus(dx, first, rows, channels, dx_row, ROWS, SURPLUS)
         first += ROWS
+
+
+def _on_device(function):
+    """Kernels are started on the device of the first tensor, which need not be the current one."""
+
+    @functools.wraps(function)
+    def run(x, *others):
+        with torch.cuda.device_of(x):
+            return function(x, *others)
+
+    return run
 
 
 class Plan:
@@ -221,25 +240,28 @@ class Plan:
         self.grid = self.parts, triton.cdiv(copies, fields)
         self.out_channels = self.channels - gates * copies
         samples, width = (1, 32) if kind == NONE else two.shape
-        half = x.dtype != torch.float32
-        self.shape = {"KIND": kind, "HALF": half, "G": gates, "P": size, "W": width, "S": samples}
+        precision = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(x.dtype, tl.float32)
+        self.shape = {"KIND": kind, "TYPE": precision, "G": gates, "P": size, "W": width, "S": samples}
         self.shape |= {"FIELDS": fields, "ROWS": rows}
 
 
+@_on_device
 def moments(x: Tensor) -> Tensor:
     """The variance and the mean of every channel, (2, C)."""
     rows, channels = x.numel() // x.shape[1], x.shape[1]
     steps = triton.cdiv(rows, 32 * (PROGRAMS // 4))
     parts = triton.cdiv(rows, 32 * steps)
-    sums = torch.empty(2, parts, channels, device=x.device)
+    found = torch.empty(2, parts, channels, device=x.device)
     grid = parts, triton.cdiv(channels, 64)
-    _moments[grid](x, sums, rows, channels, x.stride(-1), steps, parts, ROWS=32, WIDTH=64)
-    found = sums.sum(1) / rows
-    away = found[0]
-    origin = x[0].flatten(1)[:, 0].float()
-    return torch.stack([torch.addcmul(found[1], away, away, value=-1).clamp(min=0), origin + away])
+    _moments[grid](x, found, rows, channels, x.stride(-1), steps, parts, ROWS=32, WIDTH=64)
+    size = 32 * steps
+    shares = (rows - size * torch.arange(parts, device=x.device)).clamp(max=size)[:, None] / rows
+    mean = (found[0] * shares).sum(0)
+    spread = torch.addcmul(found[1] / rows, shares, (found[0] - mean).square()).sum(0)
+    return torch.stack([spread.clamp(min=0), mean])
 
 
+@_on_device
 def forward(x, y, one, two, vectors, kind, gates, size) -> None:
     """Fill y, given scale and shift."""
     plan = Plan(x, two, kind, gates, size, PROGRAMS)
@@ -247,6 +269,7 @@ def forward(x, y, one, two, vectors, kind, gates, size) -> None:
     _forward[plan.grid](x, y, one, two, *vectors, *numbers, **plan.shape, SURPLUS=y.shape[1] - plan.out_channels)
 
 
+@_on_device
 def sums(x, g, one, two, vectors, kind, gates, size) -> Tensor:
     """The two sums of every channel, (2, C), given scale, shift and mean."""
     plan = Plan(x, two, kind, gates, size, PROGRAMS // 4)
@@ -256,6 +279,7 @@ def sums(x, g, one, two, vectors, kind, gates, size) -> Tensor:
     return out.sum(1)
 
 
+@_on_device
 def backward(x, g, dx, one, two, vectors, kind, gates, size) -> None:
     """Fill dx, given scale, shift, slope and offset."""
     plan = Plan(x, two, kind, gates, size, PROGRAMS)
@@ -302,6 +326,7 @@ def _patches(
     tl.store(y + row * COLUMNS + k, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
 
 
+@_on_device
 def patches(x, y, shape, size, stride, padding) -> None:
     """Fill y, (B·H'·W', columns), with the patches of images side by side in memory."""
     rows, columns = y.shape
@@ -312,6 +337,7 @@ def patches(x, y, shape, size, stride, padding) -> None:
     _patches[(triton.cdiv(rows, per_program),)](x, y, *numbers, **options, ROWS=per_program)
 
 
+@_on_device
 def blur(x, y, along, axis, stride, padding, back) -> None:
     """Blur a map (B, …, C), its channels innermost and rows side by side, along one axis into another."""
     inner = x[(0,) * (axis + 1)].numel()

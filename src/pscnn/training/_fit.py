@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.multiprocessing.spawn import ProcessRaisedException, spawn
+from torch.multiprocessing.spawn import ProcessException, spawn
 
 from pscnn.densities import align
 from pscnn.training import _run as files
@@ -26,6 +25,7 @@ from pscnn.training._settings import rate
 from pscnn.training._stacked import test_stacked, train_stacked
 from pscnn.training._store import alone
 from pscnn.training._task import Metric
+from pscnn.training._workers import stay_with_parent
 
 Step = Callable[[Tensor, Tensor], dict[str, Tensor]]
 
@@ -73,7 +73,7 @@ def train(
     device = _device(accelerator)
     with alone(folder), precision(settings.precision), files.kept_random_state():
         data = data or Data(task, data_dir)
-        until = min(epochs or settings.epochs, settings.epochs)
+        until = settings.epochs if epochs is None else min(epochs, settings.epochs)
         if devices > 1:
             _fit_together(devices, folder, data, device.type, until, progress)
             learner = task.learner().to(device)
@@ -110,7 +110,7 @@ def _fit_together(processes: int, *how: Any) -> None:
         try:
             while not started.join():
                 pass
-        except ProcessRaisedException as error:
+        except ProcessException as error:
             raise RunError(f"a process failed: {str(error).strip().splitlines()[-1]}") from error
         finally:
             for process in started.processes:
@@ -121,7 +121,7 @@ def _in_process(
     rank: int, processes: int, meeting: str, folder: Path, data: Data, kind: str, until: int, progress: bool
 ) -> None:
     """One of several processes that train a run; the first one writes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stay_with_parent()
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
         torch.cuda.set_device(device)
@@ -131,6 +131,7 @@ def _in_process(
     try:
         with precision(data.task.settings.precision):
             _fit(folder, data, Place(device, rank, processes), until, progress and rank == 0)
+        dist.barrier()  # nobody leaves while others still talk to it
     finally:
         dist.destroy_process_group()
 
@@ -148,7 +149,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
     steps = data.steps(place.processes)
     step = fit.make_step()
     with contextlib.ExitStack() as stack:
-        shown = Progress(settings.epochs, task.metric.name, len(fit.history))
+        shown = Progress(until, task.metric.name, len(fit.history))
         if progress:
             stack.enter_context(shown)
         board = stack.enter_context(_board(folder)) if place.rank == 0 else None
@@ -240,8 +241,10 @@ class _Fit:
 
     def join_statistics(self) -> None:
         """Average the running statistics of normalisations over the processes, which have seen different images."""
+        if self.place.processes == 1:
+            return
         learnt = dict(self.learner.model.named_parameters())
-        for name, value in self._weights().items() if self.place.processes > 1 else ():
+        for name, value in (*self._weights().items(), *self._average.items()):
             if name not in learnt:
                 self.place.summed(value).div_(self.place.processes)
 
@@ -297,17 +300,31 @@ class _Fit:
         files.write_history(self.folder, self.history)  # also in the checkpoint: it can be made again
 
     def _continue(self, path: Path) -> None:
+        """Take up what a checkpoint has: tensors and what happened; all else is in the run's settings."""
+        model, own = self.learner.model, self.settings
         state = files.read_training(path)
-        files.put_weights(self.learner.model, state.get("trained", state["state_dict"]), path)
-        if "trained" in state:
-            saved = {name.removeprefix("model."): value for name, value in state["state_dict"].items()}
-            saved = files.renamed(saved, self.learner.model.state_dict())
-            self._average = {name: saved[name].to(self.place.device) for name in self._weights()}
+        if ("trained" in state) != bool(own.average):
+            raise RunError(f"{path} does not match its config.yaml: one has an average of the weights, the other not")
+        if own.average:
+            files.put_weights(model, state["state_dict"], path)
+            self._average = {name: torch.clone(weight) for name, weight in self._weights().items()}
+        files.put_weights(model, state.get("trained", state["state_dict"]), path)
         try:
-            self.optimizer.load_state_dict(state["optimizer"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            groups = zip(self.optimizer.state_dict()["param_groups"], state["optimizer"]["param_groups"], strict=True)
+            parts = {
+                "state": state["optimizer"]["state"],
+                "param_groups": [g | {"params": s["params"]} for g, s in groups],
+            }
+            self.optimizer.load_state_dict(parts)
+            for parameter, kept in self.optimizer.state.items():
+                if any(kept[name].shape != parameter.shape for name in ("exp_avg", "exp_avg_sq")) or "step" not in kept:
+                    raise ValueError("the optimiser's averages have other shapes than the weights")
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise RunError(f"{path} does not match its config.yaml: {error}") from None
         self.best, self.history = state["best"], state["history"]
+        wanted = {f"validation/{self.learner.task.metric.name}", "train/loss", "seconds"}
+        if not 0 < len(self.history) <= own.epochs or any(not wanted <= row.keys() for row in self.history):
+            raise RunError(f"{path} does not match its config.yaml: its history is that of another run")
 
 
 def better(score: float, best: float | None, metric: Metric) -> bool:
@@ -346,6 +363,8 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
         metrics |= _measured(learner, data, split, Place(device))
     epochs = history(folder)
     key = f"validation/{task.metric.name}"
+    if not epochs or any(key not in row for row in epochs):
+        raise RunError(f"{folder}/metrics.jsonl lacks {key}; continue the run with: pscnn train --resume {folder}")
     sign = -1 if task.metric.more_is_better else 1
     best = min(epochs, key=lambda row: (math.isnan(row[key]), sign * row[key], row["epoch"]))
     if settings.select == "last":

@@ -52,8 +52,6 @@ class GraphedStep:
         with torch.cuda.stream(self._stream):
             values = self._step(x, y)
         main.wait_stream(self._stream)
-        for value in (x, y, *values.values()):
-            value.record_stream(self._stream)
         return values
 
     def _step(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:

@@ -113,6 +113,8 @@ def area_under_curve(scores: Tensor, labels: Tensor) -> float:
         >>> area_under_curve(scores, torch.tensor([0, 0, 1, 1]))
         0.875
     """
+    if not scores.isfinite().all():
+        return math.nan
     areas = []
     for k, column in enumerate(scores.double().softmax(1).T):
         _, which, counts = column.unique(return_inverse=True, return_counts=True)

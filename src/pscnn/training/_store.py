@@ -93,9 +93,13 @@ class Store:
             if not (folder / "config.yaml").exists():
                 break
             if _identity_of(folder) == run:
+                if not (folder / "result.json").exists():
+                    break
                 self._places[run] = folder  # a run keeps its settings
                 return folder
-        return (self._known(settings.task).get(run) if self.name is None else None) or folder
+        known = self._known(settings.task).get(run) if self.name is None else None
+        own = (folder / "config.yaml").exists()  # under the usual name, and not finished
+        return folder if known is None or (own and not (known / "result.json").exists()) else known
 
     def _known(self, task: str) -> dict[Settings, Path]:
         """All runs by what identifies them, whatever their folders are called; of equal ones, one that is finished."""

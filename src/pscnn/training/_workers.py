@@ -40,8 +40,12 @@ def in_processes(function: Callable[..., Any], arguments: Arguments, workers: in
 
 
 def _start_worker(threads: int) -> None:
-    """No life of its own: the parent ends it on Ctrl-C, and it ends itself when the parent is gone."""
     torch.set_num_threads(threads)
+    stay_with_parent()
+
+
+def stay_with_parent() -> None:
+    """No life of its own: the parent ends a process on Ctrl-C, and it ends itself when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
