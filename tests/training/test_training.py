@@ -351,6 +351,23 @@ def test_a_killed_run_continues_from_its_last_epoch(how: signal.Signals, tmp_pat
     assert same(weights(reference), weights(folder))
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_processes_end_with_the_one_that_started_them(how: signal.Signals, tmp_path: Path) -> None:
+    folder = training.start(small(epochs=100_000), tmp_path)
+    arguments = command("train", "--resume", str(folder), "--accelerator", "cpu", "--devices", "2", "--no-progress")
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_for_epochs(folder, 1, process)
+    os.kill(process.pid, how)
+    output, _ = process.communicate(timeout=60)  # which waits until all of them have closed their output
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "--accelerator cpu --devices 2" in " ".join(output.split())
+        assert "Traceback" not in output
+    done = len(history(folder))
+    time.sleep(1)
+    assert len(history(folder)) == done
+
+
 def test_two_processes_train_together(tmp_path: Path) -> None:
     folder = training.start(small(epochs=2), tmp_path)
     arguments = command("train", "--resume", str(folder), "--accelerator", "cpu", "--devices", "2", "--no-progress")

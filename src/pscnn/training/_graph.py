@@ -1,5 +1,6 @@
 """Training steps as CUDA graphs: hundreds of small operations are started at once, and nothing is compiled for it."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ class GraphedStep:
         self._stream = torch.cuda.Stream()
         self._pool = torch.cuda.graph_pool_handle()  # one for all, since no two are replayed at a time
         self._seen: dict[Any, int] = {}
+        self._refused = False
         self._recorded: dict[Any, tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor], dict[str, Tensor]]] = {}
 
     def __call__(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -36,9 +38,8 @@ class GraphedStep:
         key = x.shape, y.shape
         if key not in self._recorded:
             self._seen[key] = self._seen.get(key, 0) + 1
-            if self._seen[key] <= EAGER_STEPS:
+            if self._seen[key] <= EAGER_STEPS or not self._record(key, x, y):
                 return self._aside(x, y)
-            self._record(key, x, y)
         graph, inputs, values = self._recorded[key]
         for place, value in zip(inputs, (x, y), strict=True):
             place.copy_(value)
@@ -64,12 +65,24 @@ class GraphedStep:
             self._optimizer.step()
         return {name: value.detach() for name, value in values.items()}
 
-    def _record(self, key: Any, x: Tensor, y: Tensor) -> None:
+    def _record(self, key: Any, x: Tensor, y: Tensor) -> bool:
+        """Whether it can be done: an objective that waits for the device cannot be recorded."""
+        if self._refused:
+            return False
         inputs = x.clone(), y.clone()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, self._pool, self._stream):
-            values = self._step(*inputs)
+        try:
+            with torch.cuda.graph(graph, self._pool, self._stream):
+                values = self._step(*inputs)
+        except RuntimeError as error:
+            self._refused = True
+            why = str(error).splitlines()[0]
+            warnings.warn(
+                f"training steps are slower than they could be: they cannot be recorded ({why})", stacklevel=3
+            )
+            return False
         self._recorded[key] = graph, inputs, values
+        return True
 
 
 def prepare(optimizer: torch.optim.Optimizer, device: torch.device | None) -> None:
