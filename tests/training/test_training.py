@@ -21,6 +21,7 @@ from pscnn.data import ddmnist
 from pscnn.training import ConfigError, RunError, make_settings
 from pscnn.training import _fit as fit_module
 from pscnn.training import _learner as learner_module
+from pscnn.training import _run as run_module
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:
@@ -248,6 +249,34 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot create the folder"):
         training.start(small(), tmp_path / "file")
+
+
+def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def described(name: str) -> dict[str, Any]:
+        run_module._source.cache_clear()
+        folder = training.start(small(), tmp_path / name)
+        found: dict[str, Any] = json.loads((folder / "environment.json").read_text())
+        return {**found, "code": training.Store(tmp_path / name).code(small())}
+
+    place = tmp_path / "package"
+    place.mkdir()
+    (place / "a.py").write_text("1")
+    monkeypatch.setattr(run_module, "HERE", place)
+    plain = described("plain")
+    assert plain["git"] is None
+    assert plain["source"][:10] in plain["code"]
+    git = ["git", "-C", str(place), "-c", "user.name=x", "-c", "user.email=x"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    clean = described("clean")
+    assert len(clean["git"]) == 40
+    assert clean["source"] == plain["source"]
+    (place / "a.py").write_text("2")
+    changed = described("changed")
+    assert changed["git"] == f"{clean['git']}+"
+    assert changed["source"] != clean["source"]
+    assert changed["code"].endswith(f"({clean['git'][:10]}+)")
+    run_module._source.cache_clear()
 
 
 def test_a_run_starts_where_git_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

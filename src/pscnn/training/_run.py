@@ -4,6 +4,7 @@ A folder may come from anybody: everything is checked before it is used.
 """
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,19 +197,38 @@ def _environment() -> dict[str, Any]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "not installed"
-    here = Path(__file__).parent
-    try:
-        git = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        revision = git.stdout.strip() or None
-    except OSError:
-        revision = None
     return {
         "versions": versions,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "git": revision,
+        "git": _revision(),
+        "source": _source(),
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
+
+
+HERE = Path(__file__).parents[1]
+
+
+def _revision() -> str | None:
+    """Of the repository that the package lies in, if it lies in one, with a + if its files have been changed since."""
+    try:
+        head, changes = (
+            subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True, check=False).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", "."))
+        )
+    except OSError:
+        return None
+    return head + "+" * bool(changes) if head else None
+
+
+@cache
+def _source() -> str:
+    """A digest of the package's files: what was run, also where it was installed without a repository."""
+    digest = hashlib.sha256()
+    for path in sorted(HERE.rglob("*.py")):
+        digest.update(f"{path.relative_to(HERE).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def set_precision(name: str) -> None:

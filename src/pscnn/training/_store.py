@@ -166,7 +166,9 @@ class Store:
         found = read_json(self.folder(settings) / "environment.json")
         if found is None:
             return None
-        return str(found["versions"]["pscnn"]) + (f" ({found['git'][:10]})" if found["git"] else "")
+        revision = found["git"] or found.get("source") or ""
+        short = revision[:10] + "+" * revision.endswith("+")
+        return str(found["versions"]["pscnn"]) + (f" ({short})" if short else "")
 
     def estimate(self, settings: Settings) -> float | None:
         """Seconds that a run may take: as finished ones of its task, method and group took per epoch, if any."""
