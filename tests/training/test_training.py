@@ -19,9 +19,9 @@ from helpers import small
 from pscnn import likelihoods, training
 from pscnn.data import ddmnist
 from pscnn.training import ConfigError, RunError, make_settings
-from pscnn.training import _fit as fit_module
 from pscnn.training import _learner as learner_module
 from pscnn.training import _run as run_module
+from pscnn.training import _under_way as under_way
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:
@@ -127,10 +127,10 @@ def test_predictions_see_images_as_training_did(finished: Path, tmp_path: Path) 
 def test_a_number_is_better_than_none() -> None:
     best: float | None = None
     for score in (math.nan, 0.5, math.nan, 0.1, 0.2):
-        if fit_module.better(score, best, training.Metric("mse", more_is_better=False)):
+        if under_way.better(score, best, training.Metric("mse", more_is_better=False)):
             best = score
     assert best == 0.1
-    assert fit_module.better(0.3, 0.2, training.Metric("accuracy", more_is_better=True))
+    assert under_way.better(0.3, 0.2, training.Metric("accuracy", more_is_better=True))
 
 
 def test_a_name_is_that_of_one_folder(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Tables and figures of the paper, and what is known of any runs."""
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -105,7 +104,7 @@ def _reproduce(
         with tempfile.TemporaryDirectory() as place:  # a plan changes nothing
             for file in known or []:
                 experiments.take_runs(file, place)
-            _show_plan(store, training.Store(place), wanted, workers)
+            _show_plan(store, training.Store(place), wanted, workers or training.usual_workers(accelerator))
         return
     for file in known or []:
         errors.print(f"{file}: {experiments.take_runs(file, runs)} runs imported into {runs}", highlight=False)
@@ -146,7 +145,7 @@ def _print_table(sheet: Any, filled: Any, form: str, titled: bool) -> None:
         say("* differs from the paper by more than two of its standard deviations")
 
 
-def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int | None) -> None:
+def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int) -> None:
     """Every run with its state, and an estimate of the time that is left; in ``known`` are finished runs."""
     table = Table("run", "state", "epochs", "estimated seconds", box=None)
     left, unknown = 0.0, 0
@@ -166,7 +165,6 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int | None) -
     if unknown:
         say(f"no time estimate for {unknown} of them: no similar run is finished")
     if left:
-        workers = workers or os.cpu_count() or 1
         say(f"estimated time: {left / 3600 / workers:.1f} hours, {workers} runs at a time")
 
 

@@ -30,10 +30,10 @@ LEVELS = {"SO(2)": (1, 2, 3, 4), "O(2)": (0, 1, 2, 3, 4)}
 
 def table_1() -> Sheet:
     """All methods, groups and symmetries of digits, and the plain networks that the paper lacks."""
-    rows: dict[str, Settings] = {"CNN": BASE, "CNN, equal size": replace(BASE, method="cnn", width=equal_width(BASE))}
-    # Their place is here; the settings of "CNN" come with the others.
-    every = method_rows(BASE, ("C(4)", "D(4)", "SO(2)", "O(2)"), LABELS)
-    rows |= {row.replace("(4)", "4"): one for row, one in every.items()}  # as the paper writes them
+    steerable = method_rows(BASE, ("C(4)", "D(4)", "SO(2)", "O(2)"), LABELS)
+    plain = steerable.pop("CNN")
+    rows = {"CNN": plain, "CNN, equal size": replace(BASE, method="cnn", width=equal_width(BASE))}
+    rows |= {row.replace("(4)", "4"): one for row, one in steerable.items()}  # as the paper writes them
     rows["O(2) Free twin"] = replace(BASE, method="twin")
     return Sheet("Double digits", "ddmnist", varied(rows, "symmetry", WAYS))
 

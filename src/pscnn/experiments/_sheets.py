@@ -144,10 +144,9 @@ class Sheet:
         out: dict[Place, Cell | None] = {}
         for (row, column), (one, key) in self.cells.items():
             found = [r for r in map(result, self.of_seeds(one, seeds)) if r is not None and r[key] is not None]
-            lost = sum(map(diverged, found))
-            mean, deviation = (math.nan, math.nan) if lost else spread([float(r[key]) for r in found] or [0.0])
-            printed = theirs.get(row, {}).get(column)
-            out[row, column] = Cell(mean, deviation, len(found), printed, lost) if found else None
+            values = [math.nan if diverged(r) else float(r[key]) for r in found]
+            printed, lost = theirs.get(row, {}).get(column), sum(map(diverged, found))
+            out[row, column] = Cell(*spread(values), len(values), printed, lost) if values else None
         return out
 
 

@@ -7,7 +7,7 @@ for _module in ("yaml", "filelock"):
 
 from pscnn.training._export import answers, export_run
 from pscnn.training._fit import evaluate, train
-from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu
+from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu, usual_workers
 from pscnn.training._graph import GraphedStep, prepare
 from pscnn.training._learner import Classification, Data, Learner, Regression
 from pscnn.training._run import (
@@ -73,4 +73,5 @@ __all__ = [
     "task_of",
     "task_type",
     "train",
+    "usual_workers",
 ]

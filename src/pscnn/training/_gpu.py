@@ -22,6 +22,12 @@ def gpu_is_used(accelerator: str) -> bool:
     return accelerator != "cpu" and torch.cuda.is_available()
 
 
+def usual_workers(accelerator: str) -> int:
+    """How many processes train many runs: one per core, fewer on a GPU."""
+    cores = os.cpu_count() or 1
+    return min(WORKERS, cores) if gpu_is_used(accelerator) else cores
+
+
 @contextlib.contextmanager
 def shared_gpu() -> Iterator[None]:
     """Processes that are started within it use a GPU at the same time instead of in turns.

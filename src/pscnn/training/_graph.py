@@ -85,12 +85,10 @@ class GraphedStep:
         return True
 
 
-def prepare(optimizer: torch.optim.Optimizer, device: torch.device | None) -> None:
-    """Let an optimiser read its rate from a device, where a replayed step finds it; None undoes this."""
+def prepare(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Let an optimiser read its rate from a device, where a replayed step finds it."""
     for group in optimizer.param_groups:
-        rate = float(group["lr"])
-        group["capturable"] = device is not None
-        group["lr"] = rate if device is None else torch.tensor(rate, device=device)
+        group["capturable"], group["lr"] = True, torch.tensor(float(group["lr"]), device=device)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

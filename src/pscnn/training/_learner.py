@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pscnn.data import SPLITS
 from pscnn.densities import likelihoods
+from pscnn.training._place import Place
 from pscnn.training._task import Objective, Task, make_optimizer
 
 
@@ -171,12 +172,10 @@ class Data:
         own = self.task.settings
         return -(-own.passes * len(self.splits["train"]) // (own.batch_size * processes))
 
-    def batches(
-        self, split: str, device: torch.device, epoch: int = 0, rank: int = 0, processes: int = 1
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and targets of an epoch, made on the device."""
-        for rows, seed in self.rows(split, epoch, rank, processes):
-            yield self.task.batch(split, self.splits[split], rows.to(device), seed)
+    def batches(self, split: str, place: Place, epoch: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets of an epoch, made on the device of a process."""
+        for rows, seed in self.rows(split, epoch, place.rank, place.processes):
+            yield self.task.batch(split, self.splits[split], rows.to(place.device), seed)
 
     def rows(self, split: str, epoch: int = 0, rank: int = 0, processes: int = 1) -> Iterator[tuple[Tensor, int]]:
         """Which rows are in the batches of an epoch, each with a seed for whatever is random about them.

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -14,7 +13,7 @@ from typing import Any
 from filelock import Timeout
 
 from pscnn._files import write_whole
-from pscnn.training._gpu import WORKERS, gpu_is_used, shared_gpu
+from pscnn.training._gpu import gpu_is_used, shared_gpu, usual_workers
 from pscnn.training._run import read_result, read_task
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._store import Store, run_lock
@@ -91,9 +90,8 @@ def run_missing(
             if engine == "ray":
                 in_ray(_run, arguments, keep, gpus)
             else:
-                cores, gpu = os.cpu_count() or 1, gpu_is_used(accelerator)
-                count = min(workers or (min(WORKERS, cores) if gpu else cores), len(jobs))
-                with shared_gpu() if gpu and count > 1 else contextlib.nullcontext():
+                count = min(workers or usual_workers(accelerator), len(jobs))
+                with shared_gpu() if count > 1 and gpu_is_used(accelerator) else contextlib.nullcontext():
                     in_processes(_run, arguments, count, keep)
     return {settings: results[settings] for settings in runs}
 
