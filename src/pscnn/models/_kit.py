@@ -63,16 +63,18 @@ class SteerableKit:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
         activation: nn.GatedBatchNorm | nn.GatedNonlinearity | nn.FourierBatchNorm | nn.FourierPointwise
-        if self.nonlinearity == "gated":
-            fields = FieldType(self.group, copies * [direct_sum(list(self.group.irreps(frequency)))])
-            activation = nn.GatedBatchNorm(fields) if norm else nn.GatedNonlinearity(fields)
-        else:
-            # Functions on the group in the plane or about an axis, else on the sphere.
-            sphere = self.group.planar is None
-            stabiliser = (O2() if self.group.has_reflections else SO2()) if sphere else None
-            fields = FieldType(self.group, copies * [self.group.functions(frequency, stabiliser)])
+        # Functions on the group in the plane or about an axis, else on the sphere.
+        sphere = self.group.planar is None
+        functions = self.group.functions(frequency, (O2() if self.group.has_reflections else SO2()) if sphere else None)
+        if self.nonlinearity == "fourier":
+            fields = FieldType(self.group, copies * [functions])
             apart = nn.QuotientFourierPointwise if sphere else nn.FourierPointwise
             activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=2 * frequency)
+        else:
+            irreps = functions.irreps if self.nonlinearity == "gated-functions" else self.group.irreps(frequency)
+            fields = FieldType(self.group, copies * [direct_sum(list(irreps))])
+            gates: nn.Gates = "field" if self.nonlinearity == "gated-fields" else "irrep"
+            activation = nn.GatedBatchNorm(fields, gates=gates) if norm else nn.GatedNonlinearity(fields, gates)
         # The normalisation takes out what a bias adds.
         layer = self.convolution(activation.in_type, window, bias=not norm, likelihood=likelihood)
         self.fields = activation.out_type

@@ -10,7 +10,7 @@ from pscnn.nn._field_norm import FieldStatistics, affine
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
-from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
+from pscnn.nn._nonlinearity import GatedNonlinearity, Gates, NormNonlinearity
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
 from pscnn.nn._steerable import SteerableMap
@@ -28,6 +28,7 @@ __all__ = [
     "FourierPointwise",
     "GatedBatchNorm",
     "GatedNonlinearity",
+    "Gates",
     "Linear",
     "NormNonlinearity",
     "QuotientFourierPointwise",
