@@ -11,7 +11,7 @@ from torch import nn as tnn
 from pscnn import nn
 from pscnn.groups import O2, O3, SO2, Group, direct_sum
 from pscnn.likelihood import Likelihood
-from pscnn.models._methods import METHODS
+from pscnn.models._methods import METHODS, FreeConvolution
 from pscnn.nn import FieldType
 
 Window = tuple[int, int, int]
@@ -120,9 +120,9 @@ class PlainKit:
         """There are none."""
 
     def convolution(self, out: int, window: Window, bias: bool = True) -> tnn.Module:
-        """One convolution."""
+        """One convolution, in the memory layout of the steerable ones, so that it is as fast."""
         make = tnn.Conv2d if self.dimension == 2 else tnn.Conv3d
-        layer = make(self.fields, out, *window, bias=bias)
+        layer = FreeConvolution(make(self.fields, out, *window, bias=bias))
         self.fields = out
         return layer
 
