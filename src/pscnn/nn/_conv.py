@@ -62,7 +62,7 @@ class _Conv(SteerableMap):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.dimension)
-        return self.convolve(x, *self.kernel_and_bias())
+        return self.convolve(x, *self.kernel_and_bias(packed=True))
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""
