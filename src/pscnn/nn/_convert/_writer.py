@@ -40,7 +40,7 @@ class Plan:
         self.input = next((node for node in nodes if node.op == "placeholder" and node.users), None)
         self.last: set[fx.Node] = set()  # feature maps whose channels come last in the model
         for node in nodes:
-            comes_last = operand(node) in self.last
+            comes_last = any(before in self.last for before in node.all_input_nodes)
             if self._name(node) == "permute":
                 comes_last = permuted(node, recipe.group.dimension) == "last"
             if comes_last and not self.makes_vector(node):
