@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def conv_norm(source: int, target: int, kernel: int, stride: int = 1, groups: int = 1, dimension: int = 2) -> list[nn.Module]:
+def conv_norm(
+    source: int, target: int, kernel: int, stride: int = 1, groups: int = 1, dimension: int = 2
+) -> list[nn.Module]:
     conv, norm = (nn.Conv2d, nn.BatchNorm2d) if dimension == 2 else (nn.Conv3d, nn.BatchNorm3d)
     return [conv(source, target, kernel, stride, kernel // 2, groups=groups, bias=False), norm(target)]
 
@@ -34,7 +36,9 @@ class Residual(nn.Module):
             ]  # fmt: skip
         self.main = nn.Sequential(*layers)
         plain = stride == 1 and source == target
-        self.skip = nn.Identity() if plain else nn.Sequential(*conv_norm(source, target, 1, stride, dimension=dimension))
+        self.skip = (
+            nn.Identity() if plain else nn.Sequential(*conv_norm(source, target, 1, stride, dimension=dimension))
+        )
         self.relu = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -72,7 +76,9 @@ class ResNet(nn.Module):
 class VGG(nn.Module):
     """VGG-11: its head sees a map of 7 × 7 pixels."""
 
-    def __init__(self, width: int = 64, hidden: int = 4096, side: int = 7, channels: int = 3, classes: int = 1000) -> None:
+    def __init__(
+        self, width: int = 64, hidden: int = 4096, side: int = 7, channels: int = 3, classes: int = 1000
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         source = channels
@@ -146,7 +152,11 @@ class DropPath(nn.Module):
 class Excitation(nn.Module):
     def __init__(self, channels: int, hidden: int) -> None:
         super().__init__()
-        self.pool, self.fc1, self.fc2 = nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, hidden, 1), nn.Conv2d(hidden, channels, 1)
+        self.pool, self.fc1, self.fc2 = (
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(channels, hidden, 1),
+            nn.Conv2d(hidden, channels, 1),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sigmoid(self.fc2(F.silu(self.fc1(self.pool(x))))) * x
@@ -251,7 +261,11 @@ class ConvNeXt(nn.Module):
                 layers += [ChannelNorm(width, eps=1e-6), nn.Conv2d(width, 2 * width, 2, 2)]
                 width *= 2
             layers += [ConvNeXtBlock(width, 0.1) for _ in range(count)]
-        self.features, self.norm, self.head = nn.Sequential(*layers), nn.LayerNorm(width, eps=1e-6), nn.Linear(width, classes)
+        self.features, self.norm, self.head = (
+            nn.Sequential(*layers),
+            nn.LayerNorm(width, eps=1e-6),
+            nn.Linear(width, classes),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.norm(self.features(x).mean((-2, -1))))
@@ -263,11 +277,14 @@ class ConvNeXt(nn.Module):
 class UNet(nn.Module):
     """A U-Net with transposed convolutions, in 2D with batch norm and in 3D with instance norm."""
 
-    def __init__(self, width: int = 64, levels: int = 4, channels: int = 1, classes: int = 2, dimension: int = 2) -> None:
+    def __init__(
+        self, width: int = 64, levels: int = 4, channels: int = 1, classes: int = 2, dimension: int = 2
+    ) -> None:
         super().__init__()
         plane = dimension == 2
         self.conv = nn.Conv2d if plane else nn.Conv3d
-        up, self.pool = (nn.ConvTranspose2d, nn.MaxPool2d(2)) if plane else (nn.ConvTranspose3d, nn.MaxPool3d(2))
+        up = nn.ConvTranspose2d if plane else nn.ConvTranspose3d
+        self.pool: nn.Module = nn.MaxPool2d(2) if plane else nn.MaxPool3d(2)
         self.plane = plane
         sizes = [width << k for k in range(levels + 1)]
         self.down = nn.ModuleList([self.pair(a, b) for a, b in zip([channels, *sizes], sizes, strict=False)])

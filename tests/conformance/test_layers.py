@@ -53,7 +53,9 @@ LAYERS: dict[str, Callable[[Group], torch.nn.Module]] = {
     "conv-learnt": lambda g: convolution(
         small_type(g), irrep_type(g), 3, padding="same", padding_mode="circular", likelihood=random_likelihood(g, 1)
     ),
-    "conv-strided": lambda g: convolution(small_type(g), small_type(g), 3, stride=2, padding=1, likelihood=Likelihood(g, 1)),
+    "conv-strided": lambda g: convolution(
+        small_type(g), small_type(g), 3, stride=2, padding=1, likelihood=Likelihood(g, 1)
+    ),
     "conv-even": lambda g: convolution(small_type(g), irrep_type(g), 2, stride=2),
     "conv-fields": lambda g: convolution(irrep_type(g), irrep_type(g), 3, padding=2, dilation=2, groups=2),
     "conv-transposed": lambda g: transposed(small_type(g), small_type(g), 3, 2, 1, 1, likelihood=Likelihood(g, 1)),
@@ -84,7 +86,14 @@ LAYERS: dict[str, Callable[[Group], torch.nn.Module]] = {
 BROKEN = {"conv-learnt", "linear-learnt"}
 VECTORS = {"linear", "linear-learnt"}
 RANDOM = {"dropout", "depth"}
-ANY_TYPE = {"pool", "max-pool", "mask", "upsample", "dropout", "depth"}  # they treat all fields alike and print their settings only
+ANY_TYPE = {
+    "pool",
+    "max-pool",
+    "mask",
+    "upsample",
+    "dropout",
+    "depth",
+}  # they treat all fields alike and print their settings only
 
 
 @pytest.fixture(params=LAYERS)

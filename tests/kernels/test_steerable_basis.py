@@ -97,5 +97,7 @@ def test_a_single_point_carries_only_the_constant(group: Group) -> None:
 
 @pytest.mark.parametrize("kernel_size", [0, -3, 3.0, "3", (3, 5), True])
 def test_kernels_that_are_no_square_are_refused(kernel_size: Any) -> None:
-    with pytest.raises(ValueError, match=r"kernel_size must be a number such as 3 or 5, the same in all directions, got"):
+    with pytest.raises(
+        ValueError, match=r"kernel_size must be a number such as 3 or 5, the same in all directions, got"
+    ):
         SteerableBasis(C(4), kernel_size)

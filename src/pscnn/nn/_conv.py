@@ -54,7 +54,9 @@ class _Conv(SteerableMap):
         extent = dilation * (kernel_size - 1) + 1
         if padding == "same":
             if stride != 1 or extent % 2 == 0:
-                raise ValueError(f"{name}: padding='same' needs stride 1 and an odd kernel, got {stride}, {kernel_size}")
+                raise ValueError(
+                    f"{name}: padding='same' needs stride 1 and an odd kernel, got {stride}, {kernel_size}"
+                )
             padding = extent // 2
         elif padding == "valid":
             padding = 0

@@ -38,8 +38,7 @@ class NormMaxPool(Layer):
         super().__init__(in_type)
         if kernel_size < 1 or not 0 <= padding <= kernel_size // 2:
             raise ValueError(
-                "NormMaxPool: needs kernel_size ≥ 1 and padding of at most half of it, got "
-                f"{kernel_size} and {padding}"
+                f"NormMaxPool: needs kernel_size ≥ 1 and padding of at most half of it, got {kernel_size} and {padding}"
             )
         self.kernel_size, self.padding = kernel_size, padding
         self.stride = kernel_size if stride is None else stride

@@ -71,8 +71,8 @@ def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
 
     def build() -> nn.Module:
         make = Conv2d if writer.recipe.group.dimension == 2 else Conv3d
-        options = {"likelihood": writer.recipe.new_density(), "gain": writer.plan.gain(node)}
-        return make(value.type, wanted, size, bias=layer.bias is not None, **options)
+        density, gain = writer.recipe.new_density(), writer.plan.gain(node)
+        return make(value.type, wanted, size, bias=layer.bias is not None, likelihood=density, gain=gain)
 
     writer.replace_learnt(node, value, (wanted, size), build)
     if not value.flat:
@@ -82,7 +82,7 @@ def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
 
 
 def window_of(layer: nn.Module | None, value: Map, dimension: int) -> int:
-    """The side of a square or cubic map that a linear layer sees flattened; 0 if it sees single pixels, or no square."""
+    """The side of a square or cubic map that a linear layer sees flattened; 0 if it is one pixel, or no square."""
     if not isinstance(layer, nn.Linear) or layer.in_features % value.channels:
         return 0
     side = round((layer.in_features // value.channels) ** (1 / dimension))

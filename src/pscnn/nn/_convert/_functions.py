@@ -94,7 +94,7 @@ def _scale(writer: Writer, node: fx.Node, source: fx.Node, parameter: fx.Node, v
     if tuple(given.shape) not in ((value.channels, *space), (1, value.channels, *space)):
         raise NotConvertibleError(f"multiplies by a parameter of shape {tuple(given.shape)}, not one per channel")
     scale = FieldScale(value.type, given.mean().item()).requires_grad_(given.requires_grad)
-    writer.add(node, "scale", scale, writer.nodes[source])
+    writer.add(node, "layer_scale", scale, writer.nodes[source])
     return value
 
 
@@ -122,7 +122,8 @@ def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
     maps = [part for part in parts if isinstance(part, Map)]
     if len(maps) < len(parts):
         raise NotConvertibleError("concatenates features with something that does not transform")
-    writer.copy(node)
+    arguments = [writer.nodes[part] for part in node.args[0]], 1  # type: ignore[union-attr, index]
+    writer.nodes[node] = writer.graph.call_function(torch.cat, arguments)
     fields = FieldType(group, [rho for part in maps for rho in part.fields.representations])
     return Map(fields, sum(p.channels for p in maps), maps[0].gates, all(p.sure for p in maps))
 

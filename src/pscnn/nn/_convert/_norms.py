@@ -60,7 +60,7 @@ def _layer_norm(writer: Writer, node: fx.Node, value: Map, layer: nn.LayerNorm |
     shape: Any = options.get("normalized_shape") if layer is None else layer.normalized_shape
     if operand(node) not in writer.plan.last or as_tuple(shape) != (value.channels,):
         raise NotConvertibleError(
-            f"normalises over axes of shape {tuple(as_tuple(shape))}; only over channels that come last, or use GroupNorm"
+            f"normalises over shape {tuple(as_tuple(shape))}; only over channels that come last, or use GroupNorm"
         )
     if layer is None:
         eps: Any = options.get("eps", 1e-5)

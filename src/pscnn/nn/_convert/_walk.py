@@ -116,7 +116,9 @@ def _head(writer: Writer, node: fx.Node, value: Vector) -> Value:
         writer.replace(node, module)
     else:
         writer.copy(node)
-    same = kind in ("dropout", "activation", "identity", "depth", "expand") or isinstance(module, nn.BatchNorm1d | nn.LayerNorm)
+    same = kind in ("dropout", "activation", "identity", "depth", "expand") or isinstance(
+        module, nn.BatchNorm1d | nn.LayerNorm
+    )
     return Vector(value.features if same else None, value.sure)
 
 
