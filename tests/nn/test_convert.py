@@ -297,6 +297,29 @@ class Denoiser(tnn.Module):
         return x - self.up(y), y
 
 
+class Standardised(tnn.Module):
+    mean: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.4, 0.5, 0.6]).view(1, 3, 1, 1))
+        self.std = tnn.Parameter(torch.tensor([0.2, 0.3, 0.4]).view(3, 1, 1))
+        self.conv = tnn.Conv2d(3, 6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.conv((x - self.mean) / self.std)).mean((2, 3))
+
+
+def test_models_may_scale_their_input() -> None:
+    model = nn.convert(Standardised(), O2()).eval()
+    x = torch.rand(2, 3, 8, 8)
+    assert model.mean.shape == (1, 3, 1, 1)
+    torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x), rtol=1e-4, atol=1e-5)
+    vectors = FieldType(O2(), [O2().vector, O2().trivial])
+    with pytest.raises(ValueError, match=r"sub\(\) in forward: adds something that does not transform"):
+        nn.convert(Standardised(), O2(), in_type=vectors)
+
+
 def test_residuals_of_the_input_and_several_outputs() -> None:
     x = torch.randn(2, 2, 7, 7)
     model = nn.convert(Denoiser(), SO2()).eval()

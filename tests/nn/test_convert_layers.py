@@ -75,6 +75,19 @@ class ChannelsLast(tnn.Module):
         return y.movedim(-1, 1)
 
 
+class Averaged(tnn.Module):
+    """The mean of a map whose channels come last, as a factor and as features for a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.mix, self.fc = tnn.Conv2d(1, 12, 3), tnn.Linear(12, 12), tnn.Linear(12, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.conv(x)).permute(0, 2, 3, 1)
+        y = y * torch.sigmoid(self.mix(y.mean(dim=(1, 2), keepdim=True)))
+        return self.fc(y.mean((1, 2)))
+
+
 @fx.wrap
 def stochastic_depth(x: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
     assert not training
@@ -152,6 +165,16 @@ def test_layers_become_what_they_should() -> None:
     depth = found["depth"].get_submodule("middle.stochastic_depth")
     assert isinstance(depth, nn.StochasticDepth)
     assert (depth.p, depth.mode) == (0.5, "row")
+
+
+@pytest.mark.parametrize("group", [O2(), C(4)])
+def test_means_of_maps_whose_channels_come_last(group: Group) -> None:
+    model = nn.convert(Averaged(), group).double().eval()
+    x = torch.randn(2, 1, 9, 8, dtype=torch.float64)
+    assert model(x).shape == (2, 3)
+    for element in grid_elements(group):
+        turned = FieldType(group, [group.trivial]).transform(x, element)
+        torch.testing.assert_close(model(turned), model(x), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("dropout", [False, True])

@@ -8,7 +8,7 @@ from torch import fx, nn
 
 from pscnn.groups import Group, direct_sum
 from pscnn.likelihood import Likelihood
-from pscnn.nn._convert import _convolutions, _functions, _layers, _norms
+from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
 from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
@@ -47,8 +47,8 @@ KINDS = (
     Kind("identity", _layers.identity, (nn.Identity,), ("contiguous", "clone"), channelwise=True),
     Kind("flatten", _functions.flatten, (nn.Flatten,), ("flatten", "view", "reshape", "squeeze")),
     Kind("add", _functions.add, operations=SUMS),
-    Kind("multiply", _functions.multiply, operations=PRODUCTS),
-    Kind("expand", _functions.expand, operations=("expand_as",), channelwise=True),
+    Kind("multiply", _products.multiply, operations=PRODUCTS),
+    Kind("expand", _products.expand, operations=("expand_as",), channelwise=True),
     Kind("permute", _functions.permute, operations=("permute", "movedim"), channelwise=True),
     Kind("cat", _functions.cat, operations=("cat", "concat")),
     Kind("mean", _functions.mean, operations=("mean", "sum")),

@@ -71,7 +71,7 @@ def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
 
     def build() -> nn.Module:
         make = Conv2d if writer.recipe.group.dimension == 2 else Conv3d
-        density, gain = writer.recipe.new_density(), writer.plan.gain(node)
+        density, gain = writer.recipe.new_density(), 1.0 if value.flat else writer.plan.gain(node)
         return make(value.type, wanted, size, bias=layer.bias is not None, likelihood=density, gain=gain)
 
     writer.replace_learnt(node, value, (wanted, size), build)

@@ -1,4 +1,4 @@
-"""Functions and methods of feature maps, one function for each kind: sums, products, concatenation, means, shapes."""
+"""Functions and methods of feature maps, one function for each kind: sums, concatenation, means, shapes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from torch import fx, nn
 from pscnn.nn._conv import Linear
 from pscnn.nn._convert._convolutions import sees_positions, window_of
 from pscnn.nn._convert._layers import ZeroGates
+from pscnn.nn._convert._products import per_scalar
 from pscnn.nn._convert._source import (
     Map,
     NotConvertibleError,
     Value,
     Vector,
     allow_any_function,
-    are_scalars,
     as_tuple,
     operand,
     operation,
     permuted,
 )
 from pscnn.nn._convert._writer import Writer
-from pscnn.nn._factors import FieldProduct, FieldScale
 from pscnn.nn._field_type import FieldType
 
 
@@ -33,9 +32,11 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
     terms = [(term, writer.values.get(term)) for term in node.args[:2] if isinstance(term, fx.Node)]
     maps = [(term, found) for term, found in terms if isinstance(found, Map)]
     if len(maps) < 2:
-        if len(node.all_input_nodes) > 1 or not allow_any_function(value.type):
+        number = len(node.all_input_nodes) == 1 and allow_any_function(value.type)
+        if not number and not per_scalar(writer, node, value):
             raise NotConvertibleError(
-                "adds something that does not transform; on scalar or regular fields it may be a number"
+                "adds something that does not transform; on scalar or regular fields it may be a number, on scalars one "
+                "parameter per channel"
             )
         return writer.copy(node, value)
     first, second = (found.fields for _, found in maps)
@@ -54,53 +55,6 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
                 wide = writer.call(writer.name(node, "zero_gates"), ZeroGates(found.fields), old)
             writer.nodes[node].replace_input_with(old, wide)
     return Map(value.fields, value.channels, gates, sure)
-
-
-def multiply(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """Products with numbers, with invariant factors, with parameters; on scalar or regular fields with each other."""
-    factors = [writer.values.get(factor) if isinstance(factor, fx.Node) else factor for factor in node.args[:2]]
-    times = "mul" in operation(node)
-    if isinstance(factors[-1], int | float) or (isinstance(factors[0], int | float) and times):
-        return writer.copy(node, value)
-    if factors[0] == factors[-1] and allow_any_function(value.type):
-        return writer.copy(node, value)
-    # The map, then what multiplies it.
-    ordered = sorted(zip(node.args[:2], factors, strict=True), key=lambda pair: _is_factor(pair[1]))
-    (source, fields), (other, factor) = ordered
-    if times and isinstance(fields, Map) and isinstance(source, fx.Node) and isinstance(other, fx.Node):
-        if factor is None and other.op == "get_attr":
-            return _scale(writer, node, source, other, fields)
-        count = factor.channels if isinstance(factor, Map) else getattr(factor, "features", None)
-        if _is_factor(factor) and count in (1, fields.channels):
-            writer.add(node, "factors", FieldProduct(fields.type), writer.nodes[source], writer.nodes[other])
-            return fields
-    raise NotConvertibleError(
-        "only products with numbers, with one parameter per channel, with invariant factors (such as the sigmoid of a "
-        "convolution), or of equal scalar or regular fields commute with H"
-    )
-
-
-def _is_factor(value: Any) -> bool:
-    return not isinstance(value, Map) or are_scalars(value.fields)
-
-
-def _scale(writer: Writer, node: fx.Node, source: fx.Node, parameter: fx.Node, value: Map) -> Value:
-    """A parameter times a map: one number for all, or one per channel, which becomes one per field."""
-    parent, _, name = str(parameter.target).rpartition(".")
-    given = getattr(writer.source.model.get_submodule(parent), name)
-    space = () if source in writer.plan.last else (1,) * writer.recipe.group.dimension
-    if given.numel() == 1:
-        return writer.copy(node, value)
-    if tuple(given.shape) not in ((value.channels, *space), (1, value.channels, *space)):
-        raise NotConvertibleError(f"multiplies by a parameter of shape {tuple(given.shape)}, not one per channel")
-    scale = FieldScale(value.type, given.mean().item()).requires_grad_(given.requires_grad)
-    writer.add(node, "layer_scale", scale, writer.nodes[source])
-    return value
-
-
-def expand(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """Left out: factors are expanded where they multiply."""
-    return writer.skip(node, writer.values[operand(node)])
 
 
 def permute(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -131,9 +85,15 @@ def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
 def mean(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Over all of space."""
     dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    if dims is None or not _are_space(writer, dims, 1 if operand(node) in writer.plan.last else 2):
+    last = operand(node) in writer.plan.last
+    if dims is None or not _are_space(writer, dims, 1 if last else 2):
         raise NotConvertibleError(f"reduces axes {dims}; only all axes of space at once can be")
     writer.copy(node)
+    if last:  # ours are in front
+        options = {k: v for k, v in writer.nodes[node].kwargs.items() if k != "dim"}
+        space = tuple(range(2, 2 + writer.recipe.group.dimension))
+        writer.nodes[node].args = (writer.before(node), space, *writer.nodes[node].args[2:])
+        writer.nodes[node].kwargs = options
     return _to_invariants(writer, node, value) if writer.plan.makes_vector(node) else value
 
 
@@ -166,8 +126,11 @@ def spread_vector(writer: Writer, node: fx.Node, value: Vector) -> Vector | None
     shape = node.args[1] if len(node.args) == 2 else node.args[1:]
     views = name in ("view", "reshape") and isinstance(shape, tuple | list) and tuple(shape[2:]) == space
     indexed = name == "getitem" and shape == (slice(None), slice(None), *(None,) * len(space))
+    if name == "unsqueeze":
+        writer.copy(node)
+        return value
     if not (views or indexed) or value.features is None:
-        return value if name == "unsqueeze" and writer.copy(node) is None else None
+        return None
     arguments = (writer.before(node), 1, (value.features, *space))
     writer.nodes[node] = writer.graph.call_method("unflatten", arguments)
     return value

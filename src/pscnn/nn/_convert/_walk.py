@@ -114,6 +114,8 @@ def _head(writer: Writer, node: fx.Node, value: Vector) -> Value:
     if kind == "dropout" and node.op != "call_module":  # a function would keep the mode in which it was traced
         assert module is not None
         writer.replace(node, module)
+    elif kind == "depth" and node.op != "call_module":
+        raise NotConvertibleError("would keep the mode in which it was traced; use a module for it")
     else:
         writer.copy(node)
     same = kind in ("dropout", "activation", "identity", "depth", "expand") or isinstance(
