@@ -64,7 +64,7 @@ def test_in_the_interpreter() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 4 + 4 + 4 + 1 + 6)
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 4 + 4 + 1 + 6)
 
 
 def use_kernels(here: bool) -> None:
@@ -107,8 +107,14 @@ def compare_layers(layer: torch.nn.Module, x: torch.Tensor) -> None:
 
 def compare_blurs(dimension: int, stride: int, padding: int, size: int) -> None:
     group = O2() if dimension == 2 else SO3()
-    layer = nn.AvgPoolAntialiased(FieldType(group, 5 * [group.trivial]), stride, padding)
-    results = []
+    fields = FieldType(group, 5 * [group.trivial])
+    compare_strided(nn.AvgPoolAntialiased(fields, stride, padding), size)
+    convolution = nn.Conv2d if dimension == 2 else nn.Conv3d
+    compare_strided(convolution(fields, fields, 3, stride, padding), size)
+
+
+def compare_strided(layer: nn.AvgPoolAntialiased | nn.Conv2d | nn.Conv3d, size: int) -> None:
+    dimension, results = layer.in_type.group.dimension, []
     for here in (False, True):
         use_kernels(here)
         x = torch.randn(2, 5, *[size] * dimension, generator=torch.Generator().manual_seed(2)).requires_grad_()

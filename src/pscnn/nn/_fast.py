@@ -130,13 +130,15 @@ def _padded(t: Tensor, second: int, first: int = 0) -> Tensor:
 # -- convolution --------------------------------------------------------------------------------------------------
 
 
-def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
+def convolve(
+    x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int, groups: int = 1
+) -> Tensor:
     """``torch.nn.functional.conv2d`` or ``conv3d``."""
-    if not fast_layout(x) or (x.ndim == 4 and _transformed(kernel)):
+    if not fast_layout(x) or groups > 1 or (x.ndim == 4 and _transformed(kernel)):
         plain = F.conv2d if x.ndim == 4 else F.conv3d
         if bias is None or not torch.compiler.is_compiling():
-            return plain(x, kernel, bias, stride, padding, dilation)
-        y = plain(x, kernel, None, stride, padding, dilation)
+            return plain(x, kernel, bias, stride, padding, dilation, groups)
+        y = plain(x, kernel, None, stride, padding, dilation, groups)
         # Apart, since torch 2.11 cannot compile it with a bias that is calculated.
         return y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
     if torch.is_autocast_enabled("cuda"):
@@ -255,6 +257,14 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
         return Blur.apply(x, along, sizes, stride, padding, False)  # type: ignore[no-untyped-call]
     weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
     return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
+
+
+def average(x: Tensor, sides: list[Any], padding: list[Any]) -> Tensor:
+    """Averages of windows with sides of 1 or 2 pixels at every place; of 2 along all axes, a blur by ½, ½."""
+    if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides) and len(set(padding)) == 1:
+        sizes = _sides(x, 2, 1, padding[0])
+        return Blur.apply(x, x.new_full((2,), 0.5), sizes, 1, padding[0], False)  # type: ignore[no-untyped-call]
+    return (F.avg_pool2d if len(sides) == 2 else F.avg_pool3d)(x, sides, 1, padding)
 
 
 class Blur(torch.autograd.Function):

@@ -8,8 +8,8 @@ from torch import fx, nn
 
 from pscnn.groups import Group, direct_sum
 from pscnn.likelihood import Likelihood
-from pscnn.nn._convert import _functions, _layers
-from pscnn.nn._convert._source import Kind, Recipe, Tracer, operation, read
+from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
+from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
 
@@ -28,21 +28,28 @@ PADS = (
 SUMS = ("add", "add_", "iadd", "sub", "sub_", "isub")
 PRODUCTS = ("mul", "mul_", "imul", "multiply", "truediv", "itruediv", "div", "div_")
 
+SAMPLE_NORMS = (nn.GroupNorm, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.LayerNorm)
+
 KINDS = (
-    Kind("convolution", _layers.convolution, (nn.Conv2d, nn.Conv3d), makes_fields=True),
-    Kind("norm", _layers.norm, (nn.BatchNorm2d, nn.BatchNorm3d), channelwise=True),
+    Kind("convolution", _convolutions.convolution, (nn.Conv2d, nn.Conv3d), makes_fields=True),
+    Kind("transposed", _convolutions.transposed, (nn.ConvTranspose2d, nn.ConvTranspose3d), makes_fields=True),
+    Kind("linear", _convolutions.linear, (nn.Linear,)),
+    Kind("norm", _norms.batch_norm, (nn.BatchNorm2d, nn.BatchNorm3d), channelwise=True),
+    Kind("sample_norm", _norms.sample_norm, SAMPLE_NORMS, ("layer_norm",), channelwise=True),
     Kind("activation", _layers.activation, ACTIVATIONS),
     Kind("softmax", _layers.softmax, (nn.Softmax, nn.LogSoftmax, nn.Softmax2d), ("softmax", "log_softmax")),
     Kind("pool", _layers.pool, (nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool2d, nn.AvgPool3d), channelwise=True),
     Kind("adaptive", _layers.adaptive_pool, ADAPTIVE, channelwise=True),
     Kind("dropout", _layers.dropout, (nn.Dropout, nn.Dropout2d, nn.Dropout3d), channelwise=True),
+    Kind("depth", _layers.stochastic_depth, (DroppedPath,), channelwise=True),
     Kind("resize", _layers.resize, (nn.Upsample,), ("interpolate",), channelwise=True),
     Kind("pad", _layers.pad, PADS, ("pad",), channelwise=True),
     Kind("identity", _layers.identity, (nn.Identity,), ("contiguous", "clone"), channelwise=True),
-    Kind("linear", _layers.linear, (nn.Linear,)),
     Kind("flatten", _functions.flatten, (nn.Flatten,), ("flatten", "view", "reshape", "squeeze")),
     Kind("add", _functions.add, operations=SUMS),
-    Kind("multiply", _functions.multiply, operations=PRODUCTS),
+    Kind("multiply", _products.multiply, operations=PRODUCTS),
+    Kind("expand", _products.expand, operations=("expand_as",), channelwise=True),
+    Kind("permute", _functions.permute, operations=("permute", "movedim"), channelwise=True),
     Kind("cat", _functions.cat, operations=("cat", "concat")),
     Kind("mean", _functions.mean, operations=("mean", "sum")),
     Kind("size", _functions.size, operations=("size", "dim", "getattr")),
@@ -56,7 +63,8 @@ _BY_OPERATION = {name: kind for kind in KINDS for name in kind.operations}
 def kind_of(node: fx.Node, module: nn.Module | None) -> Kind:
     """The kind of a node that calls a module, or does what one does; without a converter if it is not known."""
     if module is not None:
-        return _BY_MODULE.get(type(module), Kind("other"))
+        known = DroppedPath if type(module).__name__ in PATHS else type(module)
+        return _BY_MODULE.get(known, Kind("other"))
     if node.op in ("call_function", "call_method"):
         return _BY_OPERATION.get(operation(node), Kind("other"))
     return Kind(node.op)
@@ -81,9 +89,8 @@ def convert(
     copied with its weights. Other weights start anew. All densities are uniform at first: the network is equivariant.
     Networks without a head give as many invariant channels as the model has.
 
-    To be exactly equivariant on the grid, strided layers must meet maps that they sample symmetrically: (size +
-    2·padding − kernel_size) divisible by the stride, for instance odd sizes with padding kernel_size // 2. Pooling
-    with an even window n is centred on pixels, like a window of n − 1, and rounds odd sizes up.
+    Strided layers and pooling sample maps of any size symmetrically, so the network is exactly equivariant to the
+    grid's own symmetries, right angles and mirrors; maps have the model's sizes.
 
     Args:
         model: A CNN that ``torch.fx`` can trace; it is not changed.
@@ -102,10 +109,10 @@ def convert(
 
     Raises:
         ValueError: If the model cannot be traced, or some of its operations have no equivariant counterpart; the
-            message names each with a reason.
+            message names the first with a reason, and says how many more there are.
 
     Shape:
-        As the model; sizes may differ by one after pooling with even windows.
+        As the model.
 
     Example:
         >>> import pscnn, torch
