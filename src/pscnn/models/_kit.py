@@ -9,7 +9,7 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn.groups import O2, O3, SO2, Group, direct_sum
+from pscnn.groups import O3, Group, direct_sum
 from pscnn.likelihood import Likelihood
 from pscnn.models._methods import METHODS, FreeConvolution
 from pscnn.nn import FieldType
@@ -63,12 +63,10 @@ class SteerableKit:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
         activation: nn.GatedBatchNorm | nn.GatedNonlinearity | nn.FourierBatchNorm | nn.FourierPointwise
-        # Functions on the group in the plane or about an axis, else on the sphere.
-        sphere = self.group.planar is None
-        functions = self.group.functions(frequency, (O2() if self.group.has_reflections else SO2()) if sphere else None)
+        functions = nn.function_field(self.group, frequency)
         if self.nonlinearity == "fourier":
             fields = FieldType(self.group, copies * [functions])
-            apart = nn.QuotientFourierPointwise if sphere else nn.FourierPointwise
+            apart = nn.FourierPointwise if functions.subgroup is None else nn.QuotientFourierPointwise
             activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=2 * frequency)
         else:
             irreps = functions.irreps if self.nonlinearity == "gated-functions" else self.group.irreps(frequency)
