@@ -326,13 +326,15 @@ def _patches(
     CHANNELS: tl.constexpr, K: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """All patches (B·H'·W', C·K·K) of images (B, C, H, W), with zeros up to COLUMNS."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]  # in 32 bits: divisions of longer numbers are slow
     k = tl.arange(0, WIDTH)[None, :]
     i = (row // out_width % out_height) * stride + k // K % K - padding
     j = (row % out_width) * stride + k % K - padding
-    place = ((row // (out_height * out_width) * CHANNELS + k // (K * K)) * height + i) * width + j
+    image = (row // (out_height * out_width)).to(tl.int64)
+    place = (image * CHANNELS + k // (K * K)) * (height * width) + (i * width + j)
     there = (row < rows) & (k < CHANNELS * K * K) & (i >= 0) & (i < height) & (j >= 0) & (j < width)
-    tl.store(y + row * COLUMNS + k, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
+    to = y + row.to(tl.int64) * COLUMNS + k
+    tl.store(to, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
 
 
 @on_device
