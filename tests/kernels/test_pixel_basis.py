@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from helpers import grid_elements
@@ -27,7 +29,7 @@ CASES: list[tuple[Group, tuple[int, ...]]] = [
 def test_it_is_orthonormal_complete_and_steerable(group: Group, shape: tuple[int, ...]) -> None:
     basis = PixelBasis(group, shape)
     values = basis.sample()
-    assert values.shape == (np.prod(shape),) * 2 == (basis.size,) * 2
+    assert values.shape == (basis.size, basis.size) == (math.prod(shape), math.prod(shape))
     np.testing.assert_allclose(values @ values.T, np.eye(len(values)), atol=1e-12)
     assert sum(psi.size for psi in basis.irreps) == basis.size
     elements = group.quadrature(0)[0]

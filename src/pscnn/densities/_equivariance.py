@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
-from pscnn.nn import Conv2d, Conv3d, FieldType, SteerableMap
+from pscnn.nn import Conv2d, Conv3d, FieldType, PixelConv, SteerableMap
 
 
 @torch.no_grad()
@@ -158,7 +158,9 @@ def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike, on_grid: b
 
 
 def _apply(layer: SteerableMap, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    return layer.convolve(x, kernel, bias) if isinstance(layer, Conv2d | Conv3d) else F.linear(x, kernel, bias)
+    return (
+        layer.convolve(x, kernel, bias) if isinstance(layer, Conv2d | Conv3d | PixelConv) else F.linear(x, kernel, bias)
+    )
 
 
 def _relative(a: Tensor, b: Tensor, reference: Tensor) -> Tensor:

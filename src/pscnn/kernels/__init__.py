@@ -2,7 +2,7 @@
 
 from pscnn.kernels._harmonics import Ring, SteerableBasis, grid_points, rings
 from pscnn.kernels._layout import Layout, layout
-from pscnn.kernels._pixels import PixelBasis, maps_pixels
+from pscnn.kernels._pixels import PixelBasis, exchanges, maps_pixels
 from pscnn.kernels._slots import SlotBasis, slot_basis, slots
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Ring",
     "SlotBasis",
     "SteerableBasis",
+    "exchanges",
     "grid_points",
     "layout",
     "maps_pixels",

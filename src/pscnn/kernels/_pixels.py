@@ -25,13 +25,30 @@ def maps_pixels(group: Group) -> bool:
     return bool(np.allclose(elements, np.round(elements), atol=1e-6))
 
 
+def exchanges(group: Group, values: tuple[int, ...]) -> bool:
+    """Whether a group that maps pixels to pixels exchanges axes along which something differs.
+
+    Args:
+        group: H; ``maps_pixels`` holds for it.
+        values: One for each axis of a kernel, in the order of its memory: its sizes, or its strides.
+
+    Example:
+        >>> from pscnn.groups import D
+        >>> exchanges(D(4), (1, 3)), exchanges(D(2), (1, 3)), exchanges(D(4).about((0, 0, 1)), (1, 3, 3))
+        (True, False, False)
+    """
+    axes = np.abs(np.round(group.quadrature(0)[0]))  # which of x, y[, z] becomes which
+    along = np.array(values[::-1])
+    return bool((axes @ along != along).any())
+
+
 @dataclass(frozen=True)
 class PixelBasis:
     """An orthonormal basis of all functions on a grid, Y_j^k with Y_j^k(h x) = ψ_j(h) Y_j^k(x).
 
-    Where ``SteerableBasis`` samples smooth harmonics, of which a kernel resolves few, this one is complete: every kernel
-    is a combination of its functions. It exists for finite groups that map the grid to itself. The pixels of one orbit
-    are decomposed together.
+    Where ``SteerableBasis`` samples smooth harmonics, of which a kernel resolves few, this one is complete: every
+    kernel is a combination of its functions. It exists for finite groups that map the grid to itself. The pixels of
+    one orbit are decomposed together.
 
     Args:
         group: H; ``maps_pixels`` holds for it.
@@ -55,9 +72,7 @@ class PixelBasis:
             )
         if len(shape) != group.dimension or min(shape) < 1:
             raise ValueError(f"PixelBasis: {group.name} acts on {group.dimension} axes, got a kernel of shape {shape}")
-        axes = np.abs(np.round(group.quadrature(0)[0]))  # which axis becomes which
-        sizes = np.array(shape[::-1])  # along x, y[, z]
-        if (axes @ sizes != sizes).any():
+        if exchanges(group, shape):
             raise ValueError(f"PixelBasis: {group.name} exchanges axes along which a kernel of shape {shape} differs")
 
     @property

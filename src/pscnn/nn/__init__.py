@@ -11,6 +11,7 @@ from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
+from pscnn.nn._pixel_conv import PixelConv
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
 from pscnn.nn._steerable import SteerableMap
@@ -30,6 +31,7 @@ __all__ = [
     "GatedNonlinearity",
     "Linear",
     "NormNonlinearity",
+    "PixelConv",
     "QuotientFourierPointwise",
     "Restriction",
     "SteerableMap",

@@ -82,10 +82,15 @@ class SteerableMap(Layer):
 
     # -- construction ---------------------------------------------------------------------------------------------
 
+    @property
+    def kernel_types(self) -> tuple[FieldType, FieldType]:
+        """Types of the kernel's first two axes: those of the output and of the input, unless a subclass has others."""
+        return self.out_type, self.in_type
+
     def _build(self, like: Tensor) -> None:
         ingredients = self._ingredients()
         out, inn, steerable, moments = ingredients
-        out_copies, in_copies = self.out_type.layout.copies, self.in_type.layout.copies
+        out_copies, in_copies = (fields.layout.copies for fields in self.kernel_types)
         self.add_constant("harmonics", steerable.sample(), like)
         self._dense = _bases.entries(*ingredients) <= DENSE_LIMIT
         if not self._dense:
@@ -107,9 +112,9 @@ class SteerableMap(Layer):
         points = self.harmonics.shape[1]
         if self._dense and len(bases[0].matrix) * out.size * inn.size * points <= 4 * DENSE_LIMIT:
             self.add_constants("sampled", [_bases.sampled_basis(*ingredients)], like)
-        for side, layout in (("out", self.out_type.layout), ("in", self.in_type.layout)):
-            if layout.order is not None:
-                self.add_constant(f"{side}_order", layout.order, like)
+        for side, fields in zip(("out", "in"), self.kernel_types, strict=True):
+            if fields.layout.order is not None:
+                self.add_constant(f"{side}_order", fields.layout.order, like)
 
     def _ingredients(self) -> tuple[DirectSum, DirectSum, SteerableBasis, tuple[Irrep, ...]]:
         """What the basis follows from: both composites, the harmonics, and the irreps of the moments."""
@@ -205,7 +210,7 @@ class SteerableMap(Layer):
             out = out.index_select(0, self.out_order)
         if "in_order" in self._arrays:
             out = out.index_select(1, self.in_order)
-        return out.reshape(self.out_type.size, self.in_type.size, *self._spatial)
+        return out.reshape(*(fields.size for fields in self.kernel_types), *self._spatial)
 
     def steered(self, kernel_moments: list[Tensor] | None, element: Array) -> Tensor:
         """The kernel as h sees it, ρ_out(h) K(h⁻¹x) ρ_in(h)⁻¹: K itself where the layer is equivariant to h.

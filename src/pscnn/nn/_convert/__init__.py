@@ -9,6 +9,7 @@ from torch import fx, nn
 from pscnn.groups import Group, direct_sum
 from pscnn.likelihood import Likelihood
 from pscnn.nn._convert import _functions, _layers
+from pscnn.nn._convert._keep import keep_weights
 from pscnn.nn._convert._source import Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
@@ -67,12 +68,13 @@ def convert(
     group: Group,
     bandlimit: int = 2,
     *,
+    weights: Literal["new", "keep"] = "new",
     fields: Literal["irreps", "regular"] = "irreps",
     frequency: int = 2,
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
     **density: Any,
-) -> fx.GraphModule:
+) -> nn.Module:
     """The partially equivariant version of a plain CNN for images or volumes, layer by layer.
 
     Convolutions become steerable ones, each with a density of its own; normalisation, nonlinearities, pooling and
@@ -85,10 +87,18 @@ def convert(
     2·padding − kernel_size) divisible by the stride, for instance odd sizes with padding kernel_size // 2. Pooling
     with an even window n is centred on pixels, like a window of n − 1, and rounds odd sizes up.
 
+    With ``weights="keep"`` the result is the model itself, as a copy of the same class and the same function: all
+    channels are scalars, every convolution larger than a pixel becomes a ``PixelConv`` with the model's kernel, and
+    nothing else changes. Its densities start with probability 0.99 on the identity. KL divergence from the uniform
+    density then draws kernels towards their mean over H, which commutes with H. This needs a finite group that maps
+    pixels to pixels (quarter turns and mirrors along the axes).
+
     Args:
         model: A CNN that ``torch.fx`` can trace; it is not changed.
         group: H, acting on the plane for 2D networks and on space for 3D ones.
         bandlimit: L of the densities.
+        weights: "new" for steerable layers that start anew, "keep" for the model's own kernels between scalars; then
+            the following four have no meaning.
         fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "regular" for
             copies of the regular representation of a finite group, on which the model's own nonlinearities act.
             As many copies as come closest to the model's channels, at least one.
@@ -98,7 +108,8 @@ def convert(
         density: Further options of ``Likelihood``, such as ``alignment="construction"``.
 
     Returns:
-        A ``torch.fx.GraphModule`` with the model's names of modules, in the model's mode.
+        A ``torch.fx.GraphModule`` with the model's names of modules, in the model's mode; with ``weights="keep"`` a
+        module of the model's class.
 
     Raises:
         ValueError: If the model cannot be traced, or some of its operations have no equivariant counterpart; the
@@ -130,6 +141,15 @@ def convert(
         raise ValueError(f"convert: fields must be 'irreps' or 'regular', got {fields!r}")
     if fields == "regular" and group.order is None:
         raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='irreps'")
+    if weights not in ("new", "keep"):
+        raise ValueError(f"convert: weights must be 'new' or 'keep', got {weights!r}")
+    if weights == "keep":
+        if (fields, frequency, in_type, out_type) != ("irreps", 2, None, None):
+            raise ValueError(
+                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, in_type and "
+                "out_type"
+            )
+        return keep_weights(model, group, bandlimit, density)
     for name, given in (("in_type", in_type), ("out_type", out_type)):
         if given is not None and given.group != group:
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
