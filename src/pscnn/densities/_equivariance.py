@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
-from pscnn.nn import Conv2d, Conv3d, FieldType, PixelConv, SteerableMap
+from pscnn.nn import FieldType, SteerableMap
 
 
 @torch.no_grad()
@@ -141,10 +140,10 @@ def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike, on_grid: b
     kernels = [layer.expand(moments), layer.expand(uniform)]
     bias = layer.full_bias()
     n = layer.in_type.group.dimension
-    plain = [_apply(layer, x, kernel, bias) for kernel in kernels]
+    plain = [layer.convolve(x, kernel, bias) for kernel in kernels]
     rows: list[list[Tensor]] = [[], [], [], []]
     for element in np.asarray(elements, dtype=np.float64).reshape(-1, n, n):
-        turned = _apply(layer, x, layer.steered(moments, element.T), bias)
+        turned = layer.convolve(x, layer.steered(moments, element.T), bias)
         rows[0].append(_relative(turned, plain[0], plain[0]))
         if not on_grid:
             for row in rows[1:]:
@@ -152,15 +151,9 @@ def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike, on_grid: b
             continue
         moved = layer.in_type.transform(x, element)
         for row, kernel, y in zip(rows[1:3], kernels, plain, strict=True):
-            row.append(_relative(layer.out_type.transform(y, element), _apply(layer, moved, kernel, bias), y))
+            row.append(_relative(layer.out_type.transform(y, element), layer.convolve(moved, kernel, bias), y))
         rows[3].append(_relative(layer.in_type.transform(moved, element.T), x, x))
     return LayerError(*(torch.stack(row) for row in rows))
-
-
-def _apply(layer: SteerableMap, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    return (
-        layer.convolve(x, kernel, bias) if isinstance(layer, Conv2d | Conv3d | PixelConv) else F.linear(x, kernel, bias)
-    )
 
 
 def _relative(a: Tensor, b: Tensor, reference: Tensor) -> Tensor:

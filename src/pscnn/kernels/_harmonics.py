@@ -24,14 +24,18 @@ def rings(kernel_size: int, dimension: int) -> tuple[Ring, ...]:
     """The rings of a kernel: radii 0 … ⌊k/2⌋, width 0.6 (0.4 for the last, 0.005 for the centre).
 
     The highest frequency on ring r is 0 at the centre; in the plane min(2r, 2) on the last ring and
-    min(2r, 2r − (r+1) mod 2) between; in space min(2r, ⌊k/2⌋ − r + 2).
+    min(2r, 2r − (r+1) mod 2) between; in space min(2r, ⌊k/2⌋ − r + 2). The centre of an even kernel lies between
+    pixels: its radii are ½, 1½, …, (k − 1)/2, with frequencies min(2r, 2) on the last ring and 2r between, in space
+    min(2r, ⌊k/2 − r⌋ + 2).
     """
-    last = kernel_size // 2
-    out = [Ring(0.0, 0.005, 0)]
-    for r in range(1, last + 1):
-        in_plane = 2 if r == last else 2 * r - (r + 1) % 2
-        frequency = min(2 * r, last - r + 2 if dimension == 3 else in_plane)
-        out.append(Ring(float(r), 0.4 if r == last else 0.6, frequency))
+    last = (kernel_size - 1) / 2
+    even = kernel_size % 2 == 0
+    out = [] if even else [Ring(0.0, 0.005, 0)]
+    for r in np.arange(0.5 if even else 1.0, last + 1).tolist():
+        in_plane = 2 if r == last else 2 * r - (0 if even else (r + 1) % 2)
+        in_space = kernel_size // 2 - r + 2
+        frequency = min(2 * r, in_space if dimension == 3 else in_plane)
+        out.append(Ring(r, 0.4 if r == last else 0.6, int(frequency)))
     return tuple(out)
 
 
@@ -54,7 +58,7 @@ class SteerableBasis:
 
     Args:
         group: H.
-        kernel_size: Odd k, or None.
+        kernel_size: k, or None.
     """
 
     group: Group
@@ -62,11 +66,8 @@ class SteerableBasis:
 
     def __post_init__(self) -> None:
         k = self.kernel_size
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1 or k % 2 == 0):
-            raise ValueError(
-                f"kernel_size must be an odd number such as 3 or 5, got {k!r}: "
-                "all directions have the same, and an even kernel has no centre to rotate about"
-            )
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
+            raise ValueError(f"kernel_size must be a number such as 3 or 5, the same in all directions, got {k!r}")
 
     @property
     def irreps(self) -> tuple[Irrep, ...]:

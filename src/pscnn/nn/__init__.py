@@ -3,17 +3,21 @@
 from pscnn.nn._bases import TileBasis
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._conv import Conv2d, Conv3d, Linear, expand_once
+from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
 from pscnn.nn._convert import convert
 from pscnn.nn._export import export
+from pscnn.nn._factors import FieldProduct, FieldScale, SqueezeExcitation
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_norm import FieldStatistics, affine
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
+from pscnn.nn._max_pool import NormMaxPool
 from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
 from pscnn.nn._pixel_conv import PixelConv
 from pscnn.nn._restriction import Restriction
-from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
+from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
+from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, StochasticDepth, Upsample
 from pscnn.nn._steerable import SteerableMap
 
 __all__ = [
@@ -21,20 +25,30 @@ __all__ = [
     "BatchNorm",
     "Conv2d",
     "Conv3d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "DiskMask",
     "FieldDropout",
+    "FieldProduct",
+    "FieldScale",
     "FieldStatistics",
     "FieldType",
     "FourierBatchNorm",
     "FourierPointwise",
     "GatedBatchNorm",
     "GatedNonlinearity",
+    "GroupNorm",
+    "InstanceNorm",
+    "LayerNorm",
     "Linear",
+    "NormMaxPool",
     "NormNonlinearity",
     "PixelConv",
     "QuotientFourierPointwise",
     "Restriction",
+    "SqueezeExcitation",
     "SteerableMap",
+    "StochasticDepth",
     "TileBasis",
     "Upsample",
     "affine",

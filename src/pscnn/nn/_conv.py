@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pscnn.likelihood import Likelihood
+from pscnn.nn._centred import centred
+from pscnn.nn._export import trace
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType
@@ -36,6 +39,7 @@ class _Conv(SteerableMap):
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,
+        groups: int = 1,
     ) -> None:
         name = type(self).__name__
         if isinstance(in_type, FieldType) and in_type.group.dimension != self.dimension:
@@ -45,12 +49,15 @@ class _Conv(SteerableMap):
                 f"{in_type.group.name} acts on R^{in_type.group.dimension}{hint}"
             )
         if kernel_size is None:
-            raise ValueError(f"{name}: kernel_size must be an odd number such as 3 or 5, got None")
-        super().__init__(in_type, out_type, kernel_size, likelihood, bias, gain, device, dtype)
+            raise ValueError(f"{name}: kernel_size must be a number such as 3 or 5, got None")
+        super().__init__(in_type, out_type, kernel_size, likelihood, bias, gain, device, dtype, groups)
+        extent = dilation * (kernel_size - 1) + 1
         if padding == "same":
-            if stride != 1:
-                raise ValueError(f"{name}: padding='same' needs stride 1, got {stride}")
-            padding = dilation * (kernel_size // 2)
+            if stride != 1 or extent % 2 == 0:
+                raise ValueError(
+                    f"{name}: padding='same' needs stride 1 and an odd kernel, got {stride}, {kernel_size}"
+                )
+            padding = extent // 2
         elif padding == "valid":
             padding = 0
         if not isinstance(padding, int) or padding < 0:
@@ -59,29 +66,48 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.check(x, self.dimension)
-        return self.convolve(x, *self.kernel_and_bias())
+        self._window = self.dimension, extent, stride, padding, padding_mode
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""
-        padding = self.padding
-        if padding and self.padding_mode != "zeros":
-            x = F.pad(x, (padding, padding) * self.dimension, mode=self.padding_mode)
-            padding = 0
-        return convolve(x, kernel, bias, self.stride, padding, self.dilation)
+        x, zeros = centred(x, *self._window)
+        if len(set(zeros)) > 1:  # maps whose sides are odd and even
+            x, zeros = F.pad(x, [n for n in reversed(zeros) for _ in range(2)]), [0]
+        return convolve(x, kernel, bias, self.stride, zeros[0], self.dilation, self.groups)
 
     def plain(self) -> nn.Module:
-        """The same map as a ``torch.nn`` convolution with a fixed kernel."""
+        """The same map as a ``torch.nn`` convolution with a fixed kernel, in a graph with what centres its samples."""
+        with torch.no_grad():
+            return self.plain_with(self.kernel(), self.full_bias())
+
+    def plain_with(self, kernel: Tensor, bias: Tensor | None) -> nn.Module:
+        """A ``torch.nn`` convolution with another kernel and bias in this layer's place."""
         cls, where = nn.Conv2d if self.dimension == 2 else nn.Conv3d, (self.stride, self.padding, self.dilation)
-        return self._fill(cls, self.kernel_size, *where, padding_mode=self.padding_mode)
+        more = {"padding_mode": self.padding_mode, "groups": self.groups}
+        convolution = self._fill(cls, kernel, bias, self.kernel_size, *where, **more)
+        return convolution if self.stride == 1 else trace(_Centred(convolution, self._window)).train(self.training)
 
     def extra_repr(self) -> str:
         return (
             f"{super().extra_repr()}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
             + (f", dilation={self.dilation}" if self.dilation != 1 else "")
+            + (f", groups={self.groups}" if self.groups != 1 else "")
         )
+
+
+class _Centred(nn.Module):
+    """A ``torch.nn`` convolution of a map that it samples symmetrically; only ever seen as its trace."""
+
+    def __init__(self, convolution: nn.Conv2d | nn.Conv3d, window: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.convolution, self.window = convolution, window
+
+    def forward(self, x: Tensor) -> Tensor:
+        own = self.convolution
+        x, zeros = centred(x, *self.window)
+        run: Any = F.conv2d if isinstance(own, nn.Conv2d) else F.conv3d
+        out: Tensor = run(x, own.weight, own.bias, own.stride, zeros, own.dilation, own.groups)
+        return out
 
 
 class Conv2d(_Conv):
@@ -94,14 +120,16 @@ class Conv2d(_Conv):
     Args:
         in_type: Type of the input.
         out_type: Type of the output, over the same group.
-        kernel_size: Odd.
-        stride: As in ``torch.nn.Conv2d``. Equivariance at stride s needs (size + 2·padding − extent) divisible by s.
+        kernel_size: Odd, with a pixel in its centre, or even.
+        stride: As in ``torch.nn.Conv2d``, and as many samples, but centred: where (size + 2·padding − extent) is not
+            divisible by the stride, samples that fall between pixels see the average of their neighbours.
         padding: A number, "same" or "valid".
         dilation: Spacing of the kernel's points.
         bias: Whether to learn a bias.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
         likelihood: The density of elements to average over; None for full equivariance without one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
+        groups: As in ``torch.nn.Conv2d``, of whole fields: both types must be that many equal parts.
 
     Shape:
         (B, in_type.size, H, W) → (B, out_type.size, H', W').
@@ -158,13 +186,14 @@ class Linear(SteerableMap):
     ) -> None:
         super().__init__(in_type, out_type, None, likelihood, bias, gain, device, dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.check(x, 0)
-        return F.linear(x, *self.kernel_and_bias())
+    def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """Multiply with a given matrix and add a given bias."""
+        return F.linear(x, kernel, bias)
 
     def plain(self) -> nn.Module:
         """The same map as a ``torch.nn.Linear``."""
-        return self._fill(nn.Linear)
+        made: nn.Module = self._fill(nn.Linear, self.kernel(), self.full_bias())
+        return made
 
 
 @contextlib.contextmanager

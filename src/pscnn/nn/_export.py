@@ -51,19 +51,20 @@ def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     elif isinstance(module, Likelihood):  # is in the kernels now
         out = nn.Identity()
     elif isinstance(module, BatchNorm):
-        out = _trace(_Normalise(module))
+        out = trace(_Normalise(module))
     else:
         out = copy.copy(module)
         out._modules = {name: None if child is None else _plain(child, done) for name, child in module._modules.items()}
         out._parameters = {name: copy.deepcopy(p) for name, p in module._parameters.items()}
         out._buffers = {name: None if b is None else b.clone() for name, b in module._buffers.items()}
         if type(module).__module__.split(".")[0] == "pscnn":
-            out = _trace(out.eval())
+            out = trace(out.eval())
     done[id(module)] = out
     return out.eval()
 
 
-def _trace(module: nn.Module) -> nn.Module:
+def trace(module: nn.Module) -> nn.Module:
+    """The module as a graph of torch functions, without its class."""
     out = fx.symbolic_trace(module)
     for node in out.graph.nodes:
         node.type = None  # annotations are strings here, which fx cannot write out again

@@ -106,13 +106,15 @@ def _padded(t: Tensor, second: int, first: int = 0) -> Tensor:
 # -- convolution --------------------------------------------------------------------------------------------------
 
 
-def convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
+def convolve(
+    x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int, groups: int = 1
+) -> Tensor:
     """``torch.nn.functional.conv2d`` or ``conv3d``."""
-    if not fast_layout(x) or (x.ndim == 4 and _transformed(kernel)):
+    if not fast_layout(x) or groups > 1 or (x.ndim == 4 and _transformed(kernel)):
         plain = F.conv2d if x.ndim == 4 else F.conv3d
         if bias is None or not torch.compiler.is_compiling():
-            return plain(x, kernel, bias, stride, padding, dilation)
-        y = plain(x, kernel, None, stride, padding, dilation)
+            return plain(x, kernel, bias, stride, padding, dilation, groups)
+        y = plain(x, kernel, None, stride, padding, dilation, groups)
         # Apart, since torch 2.11 cannot compile it with a bias that is calculated.
         return y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
     if torch.is_autocast_enabled("cuda"):

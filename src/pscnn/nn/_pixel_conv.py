@@ -61,14 +61,11 @@ class PixelConv(SteerableMap):
             )
         # Set before the base class builds the kernel's basis from them.
         self.shape, self.settings = _placed(convolution, group)
-        self.transposed, self.groups = convolution.transposed, convolution.groups
-        scalars = [group.trivial]
-        source, target = (FieldType(group, n * scalars) for n in (convolution.in_channels, convolution.out_channels))
-        self._kernel_types = tuple(FieldType(group, n * scalars) for n in convolution.weight.shape[:2])
-        self._class: Any = type(convolution)
-        like = convolution.weight
-        has_bias = convolution.bias is not None
-        super().__init__(source, target, None, likelihood, has_bias, 1.0, like.device, like.dtype)
+        self.transposed, self._class = convolution.transposed, cast(Any, type(convolution))
+        channels, like = (convolution.in_channels, convolution.out_channels), convolution.weight
+        source, target = (FieldType(group, n * [group.trivial]) for n in channels)
+        options = convolution.bias is not None, 1.0, like.device, like.dtype, convolution.groups
+        super().__init__(source, target, None, likelihood, *options)
         self._spatial = self.shape
         self.set_bases([_orthonormal(*self._ingredients())])
         self.set_kernel(convolution.weight)
@@ -79,16 +76,9 @@ class PixelConv(SteerableMap):
             self.bias.requires_grad_(convolution.bias.requires_grad)
         self.train(convolution.training)
 
-    @property
-    def kernel_types(self) -> tuple[FieldType, FieldType]:
-        """Scalars along the first two axes of the plain kernel: input and output, perhaps of one group of channels."""
-        rows, columns = self._kernel_types
-        return rows, columns
-
     def _ingredients(self) -> tuple[DirectSum, DirectSum, SteerableBasis, tuple[Irrep, ...]]:
-        rows, columns = (fields.layout.composite for fields in self.kernel_types)
         pixels = cast(SteerableBasis, PixelBasis(self.likelihood.group, self.shape))  # offers the same
-        return rows, columns, pixels, self.likelihood.irreps
+        return self.out_type.layout.composite, self.part_type.layout.composite, pixels, self.likelihood.irreps
 
     def reset_parameters(self) -> None:
         """Zeros, until a kernel is set."""
@@ -106,6 +96,8 @@ class PixelConv(SteerableMap):
         """
         missing = [(n - m) // 2 for n, m in zip(self.shape, kernel.shape[2:], strict=True)]
         padded = F.pad(kernel.detach().double(), [n for m in reversed(missing) for n in (m, m)])
+        if self.transposed:
+            padded = _exchanged(padded, self.groups)
         moments = [moment.double() for moment in self.likelihood.moment_list()]
         if min(float(torch.linalg.svdvals(moment).min()) for moment in moments) < LEAST_MOMENT:
             raise ValueError(
@@ -140,6 +132,7 @@ class PixelConv(SteerableMap):
                 shapes = zip(output_size[-len(self.shape) :], x.shape[2:], self.shape, strict=True)
                 rows = zip(shapes, stride, given["padding"], dilation, strict=True)
                 extra = [want - ((n - 1) * s - 2 * p + d * (k - 1) + 1) for (want, n, k), s, p, d in rows]
+            kernel = _exchanged(kernel, self.groups)
             return apply(x, kernel, bias, stride, given["padding"], extra, self.groups, dilation)
         padding = given["padding"]
         if given["padding_mode"] != "zeros":
@@ -149,18 +142,10 @@ class PixelConv(SteerableMap):
 
     def plain(self) -> nn.Module:
         """The same map as a ``torch.nn`` convolution with a fixed kernel."""
-        options: dict[str, Any] = {
-            "bias": self.bias is not None,
-            "device": self.weight.device,
-            "dtype": self.weight.dtype,
-        }
-        channels = self.in_type.size, self.out_type.size
-        plain = self._class(*channels, self.shape, groups=self.groups, **self.settings, **options)
-        with torch.no_grad():
-            plain.weight.copy_(self.kernel())
-            if plain.bias is not None:
-                plain.bias.copy_(cast(Tensor, self.full_bias()))
-        return plain.train(self.training)
+        kernel = _exchanged(self.kernel(), self.groups) if self.transposed else self.kernel()
+        settings = {**self.settings, "groups": self.groups}
+        plain: nn.Module = self._fill(self._class, kernel, self.full_bias(), self.shape, **settings)
+        return plain
 
     def extra_repr(self) -> str:
         shown = {name: value for name, value in self.settings.items() if name in ("stride", "padding")}
@@ -192,6 +177,11 @@ def _placed(convolution: PLAIN, group: Group) -> tuple[tuple[int, ...], dict[str
         added = zip(given, square, sizes, settings["dilation"], strict=True)
         settings["padding"] = tuple(p + d * (n - m) // 2 for p, n, m, d in added)
     return square, settings
+
+
+def _exchanged(kernel: Tensor, groups: int) -> Tensor:
+    """A kernel (in, out / groups, …), as transposed convolutions have it, from (out, in / groups, …), or back."""
+    return kernel.unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)
 
 
 def _sides(padding: str | tuple[int, ...], shape: tuple[int, ...], dilation: tuple[int, ...]) -> list[int]:

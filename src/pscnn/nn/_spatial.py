@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fx import Proxy
 
 from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.kernels import grid_points
+from pscnn.nn._centred import centred, leftover
 from pscnn.nn._fast import blur
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
@@ -18,21 +22,23 @@ from pscnn.nn._layer import Device, DType, Layer
 class AvgPoolAntialiased(Layer):
     """A Gaussian blur followed by a stride: average pooling that keeps rotations.
 
-    The kernel is rotationally symmetric. On a grid, equivariance needs (size + 2·padding − kernel_size) divisible by
-    the stride, so that the samples left over lie symmetrically.
+    The kernel is rotationally symmetric, and samples lie symmetrically about the middle of the map: where (size +
+    2·padding − kernel_size) is not divisible by the stride, they fall between pixels if need be.
 
     Args:
         in_type: The fields; the output has the same type.
         stride: Distance between samples.
-        padding: Zeros around; kernel_size // 2 by default.
+        padding: Zeros around; (kernel_size − 1) // 2 by default.
         sigma: Width of the Gaussian in pixels.
-        kernel_size: Odd.
+        kernel_size: Odd or even.
+        ceil_mode: Whether to round the number of samples up, not down.
 
     Shape:
         (B, C, H, W) or (B, C, D, H, W), according to the group's dimension.
     """
 
     blur: Tensor
+    between: Tensor
 
     def __init__(
         self,
@@ -43,23 +49,36 @@ class AvgPoolAntialiased(Layer):
         kernel_size: int = 5,
         device: Device = None,
         dtype: DType = None,
+        ceil_mode: bool = False,
     ) -> None:
         super().__init__(in_type)
-        if kernel_size < 1 or kernel_size % 2 == 0:
-            raise ValueError(f"AvgPoolAntialiased: kernel_size must be odd, got {kernel_size}")
+        if kernel_size < 1:
+            raise ValueError(f"AvgPoolAntialiased: kernel_size must be 1 or more, got {kernel_size}")
         if not sigma > 0:
             raise ValueError(f"AvgPoolAntialiased: sigma must be positive, got {sigma}")
         self.stride, self.kernel_size, self.sigma = stride, kernel_size, sigma
-        self.padding = kernel_size // 2 if padding is None else padding
-        kernel = _gaussian(kernel_size, sigma, in_type.group.dimension)
-        self.add_constant("blur", kernel, torch.empty(0, device=device, dtype=dtype))
+        self.padding, self.ceil_mode = (kernel_size - 1) // 2 if padding is None else padding, ceil_mode
+        for name, between in (("blur", False), ("between", True)):
+            kernel = _gaussian(kernel_size, sigma, in_type.group.dimension, between)
+            self.add_constant(name, kernel, torch.empty(0, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        self.check(x, self.in_type.group.dimension)
-        return blur(x, self.in_type.size, self.blur, self.stride, self.padding)
+        dimension, channels = self.in_type.group.dimension, self.in_type.size
+        self.check(x, dimension)
+        window = dimension, self.kernel_size, self.stride, self.padding
+        if not isinstance(x, Proxy):
+            left = leftover(x, *window, self.ceil_mode)
+            padding = self.padding - left[0] // 2
+            if padding >= 0 and len(set(left)) == 1:
+                # The average of neighbours and the blur in one.
+                return blur(x, channels, self.between if left[0] % 2 else self.blur, self.stride, padding)
+        x, zeros = centred(x, *window, ceil=self.ceil_mode)
+        x = F.pad(x, [n for n in reversed(zeros) for _ in range(2)])
+        return blur(x, channels, self.blur, self.stride, 0)
 
     def extra_repr(self) -> str:
-        return f"stride={self.stride}, padding={self.padding}, sigma={self.sigma}, kernel_size={self.kernel_size}"
+        window = f"stride={self.stride}, padding={self.padding}, sigma={self.sigma}, kernel_size={self.kernel_size}"
+        return window + (", ceil_mode=True" if self.ceil_mode else "")
 
 
 class DiskMask(Layer):
@@ -158,11 +177,45 @@ class FieldDropout(Layer):
         return f"p={self.p}"
 
 
+class StochasticDepth(Layer):
+    """Drops all fields of a sample at once: a branch of a residual network that is left out at random.
+
+    Args:
+        in_type: The fields; the output has the same type.
+        p: Probability of dropping a sample.
+        mode: "row" for every sample by itself, "batch" for all together.
+
+    Shape:
+        (B, C, …) → the same.
+    """
+
+    def __init__(self, in_type: FieldType, p: float, mode: Literal["row", "batch"] = "row") -> None:
+        super().__init__(in_type)
+        if not 0 <= p <= 1 or mode not in ("row", "batch"):
+            raise ValueError(f"StochasticDepth: needs 0 ≤ p ≤ 1 and mode 'row' or 'batch', got {p} and {mode!r}")
+        self.p, self.mode = p, mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop."""
+        self.check(x)
+        if not self.training or self.p == 0:
+            return x
+        ones = torch.ones(x.shape[0] if self.mode == "row" else 1, *[1] * (x.ndim - 1), dtype=x.dtype, device=x.device)
+        return x * F.dropout(ones, self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, mode={self.mode}"
+
+
 @memo
-def _gaussian(kernel_size: int, sigma: float, dimension: int) -> Array:
+def _gaussian(kernel_size: int, sigma: float, dimension: int, between: bool) -> Array:
+    """A Gaussian on the pixels of a window, or halfway between them, as the average of its neighbours there."""
     squared = (grid_points(kernel_size, dimension) ** 2).sum(1)
     weights = np.exp(-squared / (2 * sigma**2))
-    return (weights / weights.sum()).reshape((kernel_size,) * dimension)
+    weights = (weights / weights.sum()).reshape((kernel_size,) * dimension)
+    for axis in range(dimension if between else 0):
+        weights = np.apply_along_axis(np.convolve, axis, weights, [0.5, 0.5])
+    return weights
 
 
 @memo

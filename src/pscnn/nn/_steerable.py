@@ -27,7 +27,7 @@ class SteerableMap(Layer):
     """A map between field types whose kernel is K(x) = Σ_slots B_slot(x) · (Λ_i · w_slot).
 
     The basis B is constant. Λ_i are the moments of the likelihood, or absent: then only the slots with trivial i exist
-    and the map is fully equivariant.
+    and the map is fully equivariant. With several groups, each part of the output sees only its part of the input.
     """
 
     harmonics: Tensor
@@ -48,9 +48,12 @@ class SteerableMap(Layer):
         gain: float,
         device: Device,
         dtype: DType,
+        groups: int = 1,
     ) -> None:
         super().__init__(in_type, out_type)
         name = type(self).__name__
+        self.groups, self.part_type = groups, _part(name, in_type, groups)
+        _part(name, out_type, groups)
         if likelihood is not None and not isinstance(likelihood, Likelihood):
             raise TypeError(f"{name}: likelihood must be a pscnn.Likelihood or None, got {likelihood!r}")
         if likelihood is not None and likelihood.group != in_type.group:
@@ -82,15 +85,10 @@ class SteerableMap(Layer):
 
     # -- construction ---------------------------------------------------------------------------------------------
 
-    @property
-    def kernel_types(self) -> tuple[FieldType, FieldType]:
-        """Types of the kernel's first two axes: those of the output and of the input, unless a subclass has others."""
-        return self.out_type, self.in_type
-
     def _build(self, like: Tensor) -> None:
         ingredients = self._ingredients()
         out, inn, steerable, moments = ingredients
-        out_copies, in_copies = (fields.layout.copies for fields in self.kernel_types)
+        out_copies, in_copies = self.out_type.layout.copies, self.part_type.layout.copies
         self.add_constant("harmonics", steerable.sample(), like)
         self._dense = _bases.entries(*ingredients) <= DENSE_LIMIT
         if not self._dense:
@@ -112,16 +110,16 @@ class SteerableMap(Layer):
         points = self.harmonics.shape[1]
         if self._dense and len(bases[0].matrix) * out.size * inn.size * points <= 4 * DENSE_LIMIT:
             self.add_constants("sampled", [_bases.sampled_basis(*ingredients)], like)
-        for side, fields in zip(("out", "in"), self.kernel_types, strict=True):
-            if fields.layout.order is not None:
-                self.add_constant(f"{side}_order", fields.layout.order, like)
+        for side, layout in (("out", self.out_type.layout), ("in", self.part_type.layout)):
+            if layout.order is not None:
+                self.add_constant(f"{side}_order", layout.order, like)
 
     def _ingredients(self) -> tuple[DirectSum, DirectSum, SteerableBasis, tuple[Irrep, ...]]:
         """What the basis follows from: both composites, the harmonics, and the irreps of the moments."""
         group = self.in_type.group
         moments = (group.trivial,) if self.likelihood is None else self.likelihood.irreps
         steerable = SteerableBasis(group, self.kernel_size)
-        return self.out_type.layout.composite, self.in_type.layout.composite, steerable, moments
+        return self.out_type.layout.composite, self.part_type.layout.composite, steerable, moments
 
     def reset_parameters(self) -> None:
         """Gaussian weights that keep the variance of the signal (times gain²) under the uniform density; zero bias.
@@ -130,7 +128,7 @@ class SteerableMap(Layer):
         for plain networks suit these.
         """
         with torch.no_grad():
-            fan_in = self.in_type.size * self.harmonics.shape[1]
+            fan_in = self.part_type.size * self.harmonics.shape[1]
             self.weight.normal_(0, self.gain / math.sqrt(fan_in))
             if self.bias is not None:
                 self.bias.zero_()
@@ -165,7 +163,7 @@ class SteerableMap(Layer):
     # -- expansion ------------------------------------------------------------------------------------------------
 
     def kernel(self) -> Tensor:
-        """The kernel, shape (C_out, C_in, k, k[, k]) or (C_out, C_in); differentiable in weights and logits."""
+        """The kernel, (C_out, C_in / groups, k, k[, k]) or (C_out, C_in); differentiable in weights and logits."""
         with torch.autocast(self.weight.device.type, enabled=False):
             if self.likelihood is None:
                 return self.expand(None)
@@ -210,7 +208,7 @@ class SteerableMap(Layer):
             out = out.index_select(0, self.out_order)
         if "in_order" in self._arrays:
             out = out.index_select(1, self.in_order)
-        return out.reshape(*(fields.size for fields in self.kernel_types), *self._spatial)
+        return out.reshape(self.out_type.size, self.part_type.size, *self._spatial)
 
     def steered(self, kernel_moments: list[Tensor] | None, element: Array) -> Tensor:
         """The kernel as h sees it, ρ_out(h) K(h⁻¹x) ρ_in(h)⁻¹: K itself where the layer is equivariant to h.
@@ -221,7 +219,7 @@ class SteerableMap(Layer):
         points = np.zeros((1, n)) if size is None else grid_points(size, n) @ element
         harmonics = torch.as_tensor(SteerableBasis(self.in_type.group, size).evaluate(points)).to(self.harmonics)
         kernel = self.expand(kernel_moments, harmonics)
-        left, right = (torch.as_tensor(t.matrix(element)).to(kernel) for t in (self.out_type, self.in_type))
+        left, right = (torch.as_tensor(t.matrix(element)).to(kernel) for t in (self.out_type, self.part_type))
         return torch.einsum("ij,jk...,lk->il...", left, kernel, right)
 
     @torch.no_grad()
@@ -268,14 +266,23 @@ class SteerableMap(Layer):
             self._cache = (key, parameters, (self.kernel(), self.full_bias()))  # parameters that live keep their id
         return self._cache[2]
 
-    def _fill(self, cls: type[Any], *options: Any, **more: Any) -> nn.Module:
-        """A torch layer with this one's kernel and bias."""
-        more |= {"bias": self.bias is not None, "device": self.weight.device, "dtype": self.weight.dtype}
+    def forward(self, x: Tensor) -> Tensor:
+        """Expand the kernel and apply it."""
+        self.check(x, len(self._spatial))
+        return self.convolve(x, *self.kernel_and_bias())
+
+    def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """Apply a given kernel and bias as this layer applies its own."""
+        raise NotImplementedError
+
+    def _fill(self, cls: type[Any], kernel: Tensor, bias: Tensor | None, *options: Any, **more: Any) -> Any:
+        """A torch layer of this one's channels with a given kernel and bias."""
+        more |= {"bias": bias is not None, "device": self.weight.device, "dtype": self.weight.dtype}
         plain = cls(self.in_type.size, self.out_type.size, *options, **more)
         with torch.no_grad():
-            plain.weight.copy_(self.kernel())
-            if self.bias is not None:
-                plain.bias.copy_(self.full_bias())
+            plain.weight.copy_(kernel)
+            if bias is not None:
+                plain.bias.copy_(bias)
         return plain.train(self.training)
 
     def train(self, mode: bool = True) -> SteerableMap:
@@ -297,6 +304,17 @@ class SteerableMap(Layer):
     def extra_repr(self) -> str:
         kind = "equivariant" if self.likelihood is None else "partially equivariant"
         return f"{self.in_type} → {self.out_type}, {kind}, {self.weight.numel()} weights"
+
+
+def _part(name: str, fields: FieldType, groups: int) -> FieldType:
+    """One of several equal parts of a type."""
+    if groups == 1:
+        return fields
+    count = len(fields.representations)
+    part = fields.representations[: count // groups] if groups > 0 else ()
+    if not part or part * groups != fields.representations:
+        raise ValueError(f"{name}: groups={groups} needs that many equal parts of whole fields, got {fields}")
+    return FieldType(fields.group, part)
 
 
 def _few_operations(weight: Tensor) -> bool:

@@ -1,8 +1,5 @@
 """Residual pathway priors: an equivariant and a free path, each with its penalty."""
 
-import copy
-
-import torch
 from torch import Tensor
 from torch import nn as tnn
 
@@ -72,10 +69,4 @@ class ResidualPathway(ParallelPathway):
 
     def plain(self) -> tnn.Module:
         """The same map as one ``torch.nn`` convolution."""
-        kernel, bias = self._kernel_and_bias()
-        out = copy.deepcopy(self.free)
-        with torch.no_grad():
-            out.weight.copy_(kernel)
-            if out.bias is not None and bias is not None:
-                out.bias.copy_(bias)
-        return out
+        return self.equivariant.plain_with(*self._kernel_and_bias())

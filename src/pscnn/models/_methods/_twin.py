@@ -20,7 +20,7 @@ class FreeTwin(Method):
 def free(layer: nn.Conv2d | nn.Conv3d) -> tnn.Conv2d | tnn.Conv3d:
     """A new ``torch.nn`` convolution of the channels, window and bias of a steerable one."""
     make = tnn.Conv2d if isinstance(layer, nn.Conv2d) else tnn.Conv3d
-    window = layer.kernel_size, layer.stride, layer.padding
+    window = layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.groups
     return make(layer.in_type.size, layer.out_type.size, *window, bias=layer.bias is not None)
 
 
@@ -38,7 +38,8 @@ class FreeConvolution(tnn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Convolve."""
         own = self.convolution
-        return nn.convolve(x, own.weight, own.bias, own.stride[0], int(own.padding[0]), own.dilation[0])
+        where = own.stride[0], int(own.padding[0]), own.dilation[0], own.groups
+        return nn.convolve(x, own.weight, own.bias, *where)
 
     def plain(self) -> tnn.Module:
         """A copy of the convolution."""
