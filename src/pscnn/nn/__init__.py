@@ -4,7 +4,7 @@ from pscnn.nn._bases import TileBasis
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._conv import Conv2d, Conv3d, Linear, expand_once
 from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
-from pscnn.nn._convert import convert
+from pscnn.nn._convert import Method, RestrictHere, convert
 from pscnn.nn._export import export
 from pscnn.nn._factors import FieldProduct, FieldScale, SqueezeExcitation
 from pscnn.nn._fast import convolve
@@ -41,10 +41,12 @@ __all__ = [
     "InstanceNorm",
     "LayerNorm",
     "Linear",
+    "Method",
     "NormMaxPool",
     "NormNonlinearity",
     "PixelConv",
     "QuotientFourierPointwise",
+    "RestrictHere",
     "Restriction",
     "SqueezeExcitation",
     "SteerableMap",

@@ -10,11 +10,12 @@ from pscnn.groups import Group, direct_sum
 from pscnn.likelihood import Likelihood
 from pscnn.nn._convert import _functions, _layers
 from pscnn.nn._convert._keep import keep_weights
+from pscnn.nn._convert._method import Method, RestrictHere, restrict
 from pscnn.nn._convert._source import Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
 
-__all__ = ["convert"]
+__all__ = ["Method", "RestrictHere", "convert"]
 
 # fmt: off
 ACTIVATIONS: tuple[type[nn.Module], ...] = (
@@ -40,6 +41,7 @@ KINDS = (
     Kind("resize", _layers.resize, (nn.Upsample,), ("interpolate",), channelwise=True),
     Kind("pad", _layers.pad, PADS, ("pad",), channelwise=True),
     Kind("identity", _layers.identity, (nn.Identity,), ("contiguous", "clone"), channelwise=True),
+    Kind("restrict", restrict, (RestrictHere,)),
     Kind("linear", _layers.linear, (nn.Linear,)),
     Kind("flatten", _functions.flatten, (nn.Flatten,), ("flatten", "view", "reshape", "squeeze")),
     Kind("add", _functions.add, operations=SUMS),
@@ -73,6 +75,7 @@ def convert(
     frequency: int = 2,
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
+    method: Method | None = None,
     **density: Any,
 ) -> nn.Module:
     """The partially equivariant version of a plain CNN for images or volumes, layer by layer.
@@ -98,13 +101,14 @@ def convert(
         group: H, acting on the plane for 2D networks and on space for 3D ones.
         bandlimit: L of the densities.
         weights: "new" for steerable layers that start anew, "keep" for the model's own kernels between scalars; then
-            the following four have no meaning.
+            the following five have no meaning.
         fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "regular" for
             copies of the regular representation of a finite group, on which the model's own nonlinearities act.
             As many copies as come closest to the model's channels, at least one.
         frequency: The highest frequency of "irreps" fields.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
+        method: What layers are built with instead of densities; see ``pscnn.models.by_method``.
         density: Further options of ``Likelihood``, such as ``alignment="construction"``.
 
     Returns:
@@ -144,10 +148,10 @@ def convert(
     if weights not in ("new", "keep"):
         raise ValueError(f"convert: weights must be 'new' or 'keep', got {weights!r}")
     if weights == "keep":
-        if (fields, frequency, in_type, out_type) != ("irreps", 2, None, None):
+        if (fields, frequency, in_type, out_type, method) != ("irreps", 2, None, None, None):
             raise ValueError(
-                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, in_type and "
-                "out_type"
+                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, in_type, out_type "
+                "and method"
             )
         return keep_weights(model, group, bandlimit, density)
     for name, given in (("in_type", in_type), ("out_type", out_type)):
@@ -155,11 +159,13 @@ def convert(
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
     field = group.regular if fields == "regular" else direct_sum(list(group.irreps(frequency)))
 
-    def new_density() -> Likelihood:
-        return Likelihood(group, bandlimit, **density)
+    def new_density() -> Likelihood | None:
+        return (
+            Likelihood(group, bandlimit, **density) if method is None else method.density(group, bandlimit, **density)
+        )
 
-    new_density()  # so that wrong options are not put down to the model
+    Likelihood(group, bandlimit, **density)  # so that wrong options are not put down to the model
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
-    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type))
+    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type, method))
     return converted.train(model.training)

@@ -39,6 +39,7 @@ def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
     if size % 2 == 0:
         raise NotConvertibleError(f"kernel size {size} has no centre; use {size - 1} or {size + 1}")
     out = writer.plan.made(node, conv.out_channels, value.sure)
+    out = replace(out, fields=writer.recipe.seen_by(value.type.group, out.fields))
 
     def build() -> nn.Module:
         make = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d
@@ -169,7 +170,7 @@ def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
 # Layers that only converted networks need.
 
 
-def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood) -> nn.Module:
+def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood | None) -> nn.Module:
     """A 1×1 convolution in the plane or in space."""
     layer = Conv2d if in_type.group.dimension == 2 else Conv3d
     return layer(in_type, out_type, 1, likelihood=likelihood)
@@ -180,7 +181,7 @@ class OwnGates(ConstantsModule):
 
     which: Tensor
 
-    def __init__(self, in_type: FieldType, likelihood: Likelihood) -> None:
+    def __init__(self, in_type: FieldType, likelihood: Likelihood | None) -> None:
         super().__init__()
         check_irrep_basis("convert", in_type)
         irreps = in_type.irreps

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from pscnn.nn._convert._method import by_method
 from pscnn.nn._convert._source import (
     OUT_OF_PLACE,
     Map,
@@ -197,8 +198,8 @@ class Writer:
         return self.nodes[operand(node)]
 
     def call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:
-        """Add a module and a call of it."""
-        self._put(name, module.to(self._device, self._dtype))
+        """Add a module, as the method has it, and a call of it."""
+        self._put(name, by_method(module, self.recipe.method).to(self._device, self._dtype))
         return self.graph.call_module(name, inputs)
 
     # The following write one node and return its value, as it was given.
