@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,12 +42,24 @@ def restriction(group: Group) -> torch.nn.Module:
     return nn.Restriction(irrep_type(group), subgroup.get(group.name, C(1)))
 
 
+def transposed(in_type: FieldType, out_type: FieldType, *options: Any, **more: Any) -> nn.SteerableMap:
+    layer = nn.ConvTranspose2d if in_type.group.dimension == 2 else nn.ConvTranspose3d
+    return layer(in_type, out_type, *options, **more)
+
+
 LAYERS: dict[str, Callable[[Group], torch.nn.Module]] = {
     "conv": lambda g: convolution(small_type(g), regular_type(g), 3, padding=1),
     "conv-uniform": lambda g: convolution(irrep_type(g), small_type(g), 3, likelihood=Likelihood(g, 1)),
     "conv-learnt": lambda g: convolution(
         small_type(g), irrep_type(g), 3, padding="same", padding_mode="circular", likelihood=random_likelihood(g, 1)
     ),
+    "conv-strided": lambda g: convolution(
+        small_type(g), small_type(g), 3, stride=2, padding=1, likelihood=Likelihood(g, 1)
+    ),
+    "conv-even": lambda g: convolution(small_type(g), irrep_type(g), 2, stride=2),
+    "conv-fields": lambda g: convolution(irrep_type(g), irrep_type(g), 3, padding=2, dilation=2, groups=2),
+    "conv-transposed": lambda g: transposed(small_type(g), small_type(g), 3, 2, 1, 1, likelihood=Likelihood(g, 1)),
+    "conv-transposed-even": lambda g: transposed(irrep_type(g), small_type(g), 2, 2),
     "linear": lambda g: nn.Linear(irrep_type(g), small_type(g)),
     "linear-learnt": lambda g: nn.Linear(irrep_type(g), small_type(g), likelihood=random_likelihood(g, 2)),
     "gated": lambda g: nn.GatedNonlinearity(irrep_type(g)),
@@ -57,15 +70,30 @@ LAYERS: dict[str, Callable[[Group], torch.nn.Module]] = {
     "quotient": lambda g: nn.QuotientFourierPointwise(quotient_type(g)),
     "batch-norm": lambda g: nn.BatchNorm(irrep_type(g)),
     "batch-norm-regular": lambda g: nn.BatchNorm(regular_type(g)),
+    "group-norm": lambda g: nn.GroupNorm(irrep_type(g), 2),
+    "instance-norm": lambda g: nn.InstanceNorm(regular_type(g), affine=True),
+    "layer-norm": lambda g: nn.LayerNorm(irrep_type(g)),
+    "scale": lambda g: nn.FieldScale(irrep_type(g), 0.1),
+    "excitation": lambda g: nn.SqueezeExcitation(irrep_type(g), 4, Likelihood(g, 1)),
     "pool": lambda g: nn.AvgPoolAntialiased(irrep_type(g), stride=2),
+    "max-pool": lambda g: nn.NormMaxPool(irrep_type(g), 3, 2, 1),
     "mask": lambda g: nn.DiskMask(irrep_type(g), 7),
     "upsample": lambda g: nn.Upsample(irrep_type(g), 9),
     "dropout": lambda g: nn.FieldDropout(irrep_type(g), 0.5),
+    "depth": lambda g: nn.StochasticDepth(irrep_type(g), 0.5),
     "restriction": restriction,
 }
 BROKEN = {"conv-learnt", "linear-learnt"}
 VECTORS = {"linear", "linear-learnt"}
-ANY_TYPE = {"pool", "mask", "upsample", "dropout"}  # they treat all fields alike and print their settings only
+RANDOM = {"dropout", "depth"}
+ANY_TYPE = {
+    "pool",
+    "max-pool",
+    "mask",
+    "upsample",
+    "dropout",
+    "depth",
+}  # they treat all fields alike and print their settings only
 
 
 @pytest.fixture(params=LAYERS)
@@ -132,11 +160,26 @@ def test_equivariant_exactly_when_the_density_is_uniform(name: str, group: Group
         assert pscnn.equivariance_error(layer, x, np.stack(others)).max() > 0.01
 
 
+@pytest.mark.parametrize("sides", [(8, 8, 8), (6, 7, 8)])
+def test_equivariant_at_even_and_unequal_sides(name: str, layer: torch.nn.Module, sides: tuple[int, ...]) -> None:
+    """Turned, an image of unequal sides has others: 6 × 7 becomes 7 × 6."""
+    if name in BROKEN | VECTORS | {"mask", "restriction"} or name.startswith("fourier"):
+        pytest.skip("learnt, or not about sizes")
+    layer.double().eval()
+    in_type, out_type = types(layer)
+    x = torch.randn(2, in_type.size, *sides[-in_type.group.dimension :], dtype=F64)
+    elements = grid_elements(out_type.group)
+    if name == "upsample" and len(set(sides)) > 1:
+        elements = elements[:1]  # to a square
+    pscnn.testing.assert_equivariant(layer, x, elements, 1e-10)
+    torch.testing.assert_close(nn.export(layer)(x), layer(x), atol=1e-10, rtol=1e-10)
+
+
 def test_gradcheck(name: str, group: Group, layer: torch.nn.Module) -> None:
     if group.dimension == 3 and name.startswith("conv") and group.order is None and group.name != "SO(3)":
         pytest.skip("slow; the expansion is the same code for all groups")
     layer.double()
-    layer.eval() if name == "dropout" else layer.train()
+    layer.eval() if name in RANDOM else layer.train()
     x = noise(types(layer)[0], None if name in VECTORS else 7 if name in ("mask",) else 3)
     x = x.requires_grad_()
     parameters = {k: p.detach().clone().requires_grad_() for k, p in layer.named_parameters()}
@@ -150,7 +193,7 @@ def test_gradcheck(name: str, group: Group, layer: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_compiles_without_graph_breaks(name: str, layer: torch.nn.Module, training: bool) -> None:
-    layer.train(training and name != "dropout")
+    layer.train(training and name not in RANDOM)
     torch.compiler.reset()
     compiled = torch.compile(copy.deepcopy(layer), fullgraph=True, backend="aot_eager")
     x = batch(name, layer)

@@ -17,6 +17,15 @@ def test_rings_carry_the_published_frequencies(kernel_size: int, frequencies: li
     assert [ring.radius for ring in found] == list(range(kernel_size // 2 + 1))
 
 
+@pytest.mark.parametrize(("dimension", "frequencies"), [(2, [1, 3, 2]), (3, [1, 3, 2])])
+def test_rings_of_even_kernels_lie_between_pixels(dimension: int, frequencies: list[int]) -> None:
+    found = rings(6, dimension)
+    assert [ring.radius for ring in found] == [0.5, 1.5, 2.5]
+    assert [ring.frequency for ring in found] == frequencies
+    assert [ring.frequency for ring in rings(2, dimension)] == [1]
+    assert [ring.frequency for ring in rings(4, dimension)] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("kernel_size", "widths"), [(1, [0.005]), (3, [0.005, 0.4]), (5, [0.005, 0.6, 0.4]), (7, [0.005, 0.6, 0.6, 0.4])]
 )
@@ -42,7 +51,7 @@ def test_grid_points_follow_memory_with_rows_downwards() -> None:
         np.testing.assert_array_equal(points[len(points) // 2], 0)
 
 
-@pytest.mark.parametrize("kernel_size", [3, 7])
+@pytest.mark.parametrize("kernel_size", [2, 3, 4, 7])
 def test_harmonics_are_steered_by_their_irreps(group: Group, kernel_size: int) -> None:
     basis = SteerableBasis(group, kernel_size)
     rho = direct_sum(list(basis.irreps))
@@ -72,7 +81,7 @@ def test_only_constants_reach_the_centre(group: Group, kernel_size: int) -> None
 
 
 def test_harmonics_on_the_grid_are_linearly_independent(group: Group) -> None:
-    for kernel_size in (1, 3, 5):
+    for kernel_size in (1, 2, 3, 4, 5):
         basis = SteerableBasis(group, kernel_size)
         assert basis.sample().shape == (basis.size, kernel_size**group.dimension)
         assert np.linalg.matrix_rank(basis.sample(), tol=1e-6) == basis.size
@@ -86,7 +95,9 @@ def test_a_single_point_carries_only_the_constant(group: Group) -> None:
     np.testing.assert_array_equal(basis.evaluate(np.ones((4, group.dimension))), np.ones((1, 4)))
 
 
-@pytest.mark.parametrize("kernel_size", [0, 2, 4, -3, 3.0, "3", True])
-def test_kernels_without_a_centre_are_refused(kernel_size: Any) -> None:
-    with pytest.raises(ValueError, match=r"kernel_size must be an odd number such as 3 or 5, got"):
+@pytest.mark.parametrize("kernel_size", [0, -3, 3.0, "3", (3, 5), True])
+def test_kernels_that_are_no_square_are_refused(kernel_size: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"kernel_size must be a number such as 3 or 5, the same in all directions, got"
+    ):
         SteerableBasis(C(4), kernel_size)

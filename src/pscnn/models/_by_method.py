@@ -13,6 +13,9 @@ from pscnn.models._methods import METHODS
 def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any) -> tnn.Module:
     """A plain network of ``torch.nn`` layers, built with a method: ``pscnn.nn.convert`` with other layers.
 
+    Methods change convolutions. What else has weights (transposed convolutions, excitation) is equivariant with all
+    of them, and has a density where the method has densities.
+
     Args:
         plain: What ``nn.convert`` can convert; it is not changed.
         method: "cnn" for the network itself, "p-scnn" for what ``nn.convert`` gives, or another one of

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import Proxy
 
+from pscnn.nn._fast import average
+
 
 def leftover(x: Tensor, dimension: int, extent: int, stride: int, padding: int, ceil: bool = False) -> list[Any]:
     """Along each axis, by how many pixels a padded map is larger than what windows of that extent cover.
@@ -45,6 +47,5 @@ def centred(
     else:
         rest = [padding - half for half in halves]
     within = odd if spare > 0 and not ceil else [0] * dimension  # zeros that take part in the average
-    pool = F.avg_pool2d if dimension == 2 else F.avg_pool3d
-    x = pool(x, [1 + one for one in odd], 1, within)
+    x = average(x, [1 + one for one in odd], within)
     return x, [zeros - one for zeros, one in zip(rest, within, strict=True)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pscnn._memo import memo
 from pscnn._types import Array
-from pscnn.groups import FunctionSpace, Representation
+from pscnn.groups import O2, SO2, FunctionSpace, Group, Representation
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
@@ -20,6 +20,23 @@ from pscnn.nn._norm_act import FOURIER, Following
 
 LARGEST = 64
 """Channels of a field whose transform is done within a kernel; larger ones are products of their own."""
+
+
+def function_field(group: Group, frequency: int) -> FunctionSpace:
+    """Functions on the group, if it acts in a plane or about an axis, else on the sphere.
+
+    Args:
+        group: H.
+        frequency: The highest of the functions.
+
+    Example:
+        >>> from pscnn.groups import SO3
+        >>> function_field(O2(), 2).size, function_field(SO3(), 2).size
+        (10, 9)
+    """
+    if group.planar is not None:
+        return group.functions(frequency)
+    return group.functions(frequency, O2() if group.has_reflections else SO2())
 
 
 class FourierPointwise(Nonlinearity):

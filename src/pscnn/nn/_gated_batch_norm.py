@@ -7,12 +7,11 @@ from torch import Tensor
 
 from pscnn._memo import memo
 from pscnn._types import AnyArray
-from pscnn.groups import Representation
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
-from pscnn.nn._nonlinearity import GatedNonlinearity
+from pscnn.nn._nonlinearity import GatedNonlinearity, Gates, gate_sizes
 from pscnn.nn._norm_act import GATE, Following
 
 
@@ -23,6 +22,7 @@ class GatedBatchNorm(Layer):
         out_type: The fields after the gate, sums of irreps. ``in_type`` follows from it.
         eps: As in ``BatchNorm``.
         momentum: As in ``BatchNorm``.
+        gates: As in ``GatedNonlinearity``.
 
     Shape:
         (B, in_type.size, …) → (B, out_type.size, …).
@@ -40,16 +40,23 @@ class GatedBatchNorm(Layer):
     members: Tensor
 
     def __init__(
-        self, out_type: FieldType, eps: float = 1e-5, momentum: float = 0.1, device: Device = None, dtype: DType = None
+        self,
+        out_type: FieldType,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        gates: Gates = "irrep",
+        device: Device = None,
+        dtype: DType = None,
     ) -> None:
-        gate = GatedNonlinearity(out_type)
+        gate = GatedNonlinearity(out_type, gates)
         super().__init__(gate.in_type, out_type)
         self.gate = gate
         self.norm = BatchNorm(self.in_type, eps, momentum, device, dtype)
         field = out_type.representations[0]
         self._equal = all(rho == field for rho in out_type.representations)
-        self._gates = len(field.irreps)
-        for name, table in zip(("gate_of", "members"), _partners(field), strict=True):
+        sizes = gate_sizes(field, gates)
+        self._gates = len(sizes)
+        for name, table in zip(("gate_of", "members"), _partners(tuple(sizes)), strict=True):
             self.add_constant(name, table, self.norm.weight)
 
     @property
@@ -65,9 +72,12 @@ class GatedBatchNorm(Layer):
 
 
 @memo
-def _partners(field: Representation) -> tuple[AnyArray, AnyArray]:
-    """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P."""
-    sizes = [psi.size for psi in field.irreps]
+def _partners(sizes: tuple[int, ...]) -> tuple[AnyArray, AnyArray]:
+    """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P.
+
+    Args:
+        sizes: How many channels of a field each of its gates scales.
+    """
     gates, channels = len(sizes), len(sizes) + sum(sizes)
     width = max(16, 1 << (channels - 1).bit_length())
     gate_of = np.zeros(width, dtype=np.int32)

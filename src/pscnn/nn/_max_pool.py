@@ -58,8 +58,9 @@ class NormMaxPool(Layer):
             crop = [-(r // 2) for r in reversed(left) for _ in range(2)]
             x = F.pad(x, [self.padding + n for n in crop], value=0.0)  # zeros are chosen only where all is zero
             padding = [0] * dimension
-        squares = x.square().unflatten(1, (self._copies, self.in_type.size // self._copies))
-        norms = torch.einsum("fd,bnd...->bnf...", self.blocks.to(x.dtype), squares).flatten(1, 2)
+        with torch.autocast("cuda", enabled=False), torch.autocast("cpu", enabled=False):  # rounded, norms become equal
+            squares = x.square().unflatten(1, (self._copies, self.in_type.size // self._copies))
+            norms = torch.einsum("fd,bnd...->bnf...", self.blocks.to(x.dtype), squares).flatten(1, 2)
         pool: Any = F.max_pool2d_with_indices if dimension == 2 else F.max_pool3d_with_indices
         _, chosen = pool(norms, [self.kernel_size + r % 2 for r in left], self.stride, padding)
         flat = chosen.flatten(2).index_select(1, self.field_of)

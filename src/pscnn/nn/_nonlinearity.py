@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pscnn._types import IntArray
-from pscnn.groups import direct_sum
+from pscnn.groups import Representation, direct_sum
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Nonlinearity, period
 
@@ -23,14 +23,24 @@ def check_irrep_basis(layer: str, fields: FieldType) -> None:
             )
 
 
+Gates = Literal["irrep", "field"]
+"""What has a gate of its own."""
+
+
+def gate_sizes(field: Representation, gates: Gates) -> list[int]:
+    """How many channels of a field each of its gates scales."""
+    return [field.size] if gates == "field" else [psi.size for psi in field.irreps]
+
+
 class GatedNonlinearity(Nonlinearity):
     """Scales each irrep ψ by a gate, y = σ(s) x, where s is a scalar field of its own (paper, Appendix E.1).
 
-    Every input field is [one gate per irrep] ⊕ [irreps]; the gates are used up. Gates are trivial irreps, so the
-    convolution and normalisation before this layer give each its own bias.
+    Every input field is [its gates] ⊕ [irreps]; the gates are used up. Gates are trivial irreps, so the convolution and
+    normalisation before this layer give each its own bias.
 
     Args:
         out_type: The fields after the gate, sums of irreps. ``in_type`` follows from it.
+        gates: "irrep" for one gate per irrep, as in the paper, or "field" for one per field, with fewer channels.
 
     Shape:
         (B, in_type.size, …) → (B, out_type.size, …).
@@ -47,15 +57,18 @@ class GatedNonlinearity(Nonlinearity):
     features: Tensor
     which: Tensor
 
-    def __init__(self, out_type: FieldType) -> None:
+    def __init__(self, out_type: FieldType, gates: Gates = "irrep") -> None:
         super().__init__(out_type)
         check_irrep_basis("GatedNonlinearity", out_type)
+        if gates not in ("irrep", "field"):
+            raise ValueError(f"GatedNonlinearity: gates must be 'irrep' or 'field', got {gates!r}")
         trivial = out_type.group.trivial
-        gated = {rho: direct_sum([trivial] * len(rho.irreps) + [rho]) for rho in set(out_type.representations)}
+        scaled = {rho: gate_sizes(rho, gates) for rho in set(out_type.representations)}
+        gated = {rho: direct_sum([trivial] * len(sizes) + [rho]) for rho, sizes in scaled.items()}
         self.in_type = FieldType(out_type.group, [gated[rho] for rho in out_type.representations])
         self._copies, fields = period(out_type)
-        is_gate = np.concatenate([np.repeat([True, False], [len(rho.irreps), rho.size]) for rho in fields])
-        sizes = [psi.size for rho in fields for psi in rho.irreps]
+        is_gate = np.concatenate([np.repeat([True, False], [len(scaled[rho]), rho.size]) for rho in fields])
+        sizes = [size for rho in fields for size in scaled[rho]]
         self._single = len(fields) == 1  # then gates and features are contiguous
         self._gates = len(sizes)
         self.add_constant("gates", np.flatnonzero(is_gate), torch.empty(0))

@@ -118,7 +118,7 @@ class DiskMask(Layer):
 class Upsample(Layer):
     """Bi- or trilinear resizing about the image's centre.
 
-    Commutes with right angles and mirrors exactly; odd sizes keep a pixel in the centre for strided layers.
+    Commutes with right angles and mirrors exactly.
 
     Args:
         in_type: The fields; the output has the same type.

@@ -206,7 +206,7 @@ def _backward(
         first += ROWS
 
 
-def _on_device(function):
+def on_device(function):
     """Kernels are started on the device of the first tensor, which need not be the current one."""
 
     @functools.wraps(function)
@@ -245,23 +245,22 @@ class Plan:
         self.shape |= {"FIELDS": fields, "ROWS": rows}
 
 
-@_on_device
-def moments(x: Tensor) -> Tensor:
-    """The variance and the mean of every channel, (2, C)."""
+@on_device
+def moments(x: Tensor) -> tuple[Tensor, int]:
+    """Of portions of the rows: the mean of every channel, and the sum of squared distances from it, (2, parts, C).
+
+    And how many rows a portion has; the last one may have fewer.
+    """
     rows, channels = x.numel() // x.shape[1], x.shape[1]
     steps = triton.cdiv(rows, 32 * (PROGRAMS // 4))
     parts = triton.cdiv(rows, 32 * steps)
     found = torch.empty(2, parts, channels, device=x.device)
     grid = parts, triton.cdiv(channels, 64)
     _moments[grid](x, found, rows, channels, x.stride(-1), steps, parts, ROWS=32, WIDTH=64)
-    size = 32 * steps
-    shares = (rows - size * torch.arange(parts, device=x.device)).clamp(max=size)[:, None] / rows
-    mean = (found[0] * shares).sum(0)
-    spread = torch.addcmul(found[1] / rows, shares, (found[0] - mean).square()).sum(0)
-    return torch.stack([spread.clamp(min=0), mean])
+    return found, 32 * steps
 
 
-@_on_device
+@on_device
 def forward(x, y, one, two, vectors, kind, gates, size) -> None:
     """Fill y, given scale and shift."""
     plan = Plan(x, two, kind, gates, size, PROGRAMS)
@@ -269,17 +268,17 @@ def forward(x, y, one, two, vectors, kind, gates, size) -> None:
     _forward[plan.grid](x, y, one, two, *vectors, *numbers, **plan.shape, SURPLUS=y.shape[1] - plan.out_channels)
 
 
-@_on_device
+@on_device
 def sums(x, g, one, two, vectors, kind, gates, size) -> Tensor:
-    """The two sums of every channel, (2, C), given scale, shift and mean."""
+    """The two sums of every channel over portions of the rows, (2, parts, C), given scale, shift and mean."""
     plan = Plan(x, two, kind, gates, size, PROGRAMS // 4)
     out = vectors[0].new_empty(2, plan.parts, x.shape[1])
     numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), plan.steps, plan.parts
     _sums[plan.grid](x, g, out, one, two, *vectors, *numbers, **plan.shape)
-    return out.sum(1)
+    return out
 
 
-@_on_device
+@on_device
 def backward(x, g, dx, one, two, vectors, kind, gates, size) -> None:
     """Fill dx, given scale, shift, slope and offset."""
     plan = Plan(x, two, kind, gates, size, PROGRAMS)
@@ -326,7 +325,7 @@ def _patches(
     tl.store(y + row * COLUMNS + k, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
 
 
-@_on_device
+@on_device
 def patches(x, y, shape, size, stride, padding) -> None:
     """Fill y, (B·H'·W', columns), with the patches of images side by side in memory."""
     rows, columns = y.shape
@@ -337,7 +336,7 @@ def patches(x, y, shape, size, stride, padding) -> None:
     _patches[(triton.cdiv(rows, per_program),)](x, y, *numbers, **options, ROWS=per_program)
 
 
-@_on_device
+@on_device
 def blur(x, y, along, axis, stride, padding, back) -> None:
     """Blur a map (B, …, C), its channels innermost and rows side by side, along one axis into another."""
     inner = x[(0,) * (axis + 1)].numel()

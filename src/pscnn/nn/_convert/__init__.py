@@ -6,14 +6,15 @@ from typing import Any, Literal
 
 from torch import fx, nn
 
-from pscnn.groups import Group, direct_sum
+from pscnn.groups import Group, Representation, direct_sum
 from pscnn.likelihood import Likelihood
-from pscnn.nn._convert import _functions, _layers
+from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
 from pscnn.nn._convert._keep import keep_weights
 from pscnn.nn._convert._method import Method, RestrictHere, restrict
-from pscnn.nn._convert._source import Kind, Recipe, Tracer, operation, read
+from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._fourier import function_field
 
 __all__ = ["Method", "RestrictHere", "convert"]
 
@@ -30,22 +31,29 @@ PADS = (
 SUMS = ("add", "add_", "iadd", "sub", "sub_", "isub")
 PRODUCTS = ("mul", "mul_", "imul", "multiply", "truediv", "itruediv", "div", "div_")
 
+SAMPLE_NORMS = (nn.GroupNorm, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.LayerNorm)
+
 KINDS = (
-    Kind("convolution", _layers.convolution, (nn.Conv2d, nn.Conv3d), makes_fields=True),
-    Kind("norm", _layers.norm, (nn.BatchNorm2d, nn.BatchNorm3d), channelwise=True),
+    Kind("convolution", _convolutions.convolution, (nn.Conv2d, nn.Conv3d), makes_fields=True),
+    Kind("transposed", _convolutions.transposed, (nn.ConvTranspose2d, nn.ConvTranspose3d), makes_fields=True),
+    Kind("linear", _convolutions.linear, (nn.Linear,)),
+    Kind("norm", _norms.batch_norm, (nn.BatchNorm2d, nn.BatchNorm3d), channelwise=True),
+    Kind("sample_norm", _norms.sample_norm, SAMPLE_NORMS, ("layer_norm",), channelwise=True),
     Kind("activation", _layers.activation, ACTIVATIONS),
     Kind("softmax", _layers.softmax, (nn.Softmax, nn.LogSoftmax, nn.Softmax2d), ("softmax", "log_softmax")),
     Kind("pool", _layers.pool, (nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool2d, nn.AvgPool3d), channelwise=True),
     Kind("adaptive", _layers.adaptive_pool, ADAPTIVE, channelwise=True),
     Kind("dropout", _layers.dropout, (nn.Dropout, nn.Dropout2d, nn.Dropout3d), channelwise=True),
+    Kind("depth", _layers.stochastic_depth, (DroppedPath,), channelwise=True),
     Kind("resize", _layers.resize, (nn.Upsample,), ("interpolate",), channelwise=True),
     Kind("pad", _layers.pad, PADS, ("pad",), channelwise=True),
     Kind("identity", _layers.identity, (nn.Identity,), ("contiguous", "clone"), channelwise=True),
     Kind("restrict", restrict, (RestrictHere,)),
-    Kind("linear", _layers.linear, (nn.Linear,)),
     Kind("flatten", _functions.flatten, (nn.Flatten,), ("flatten", "view", "reshape", "squeeze")),
     Kind("add", _functions.add, operations=SUMS),
-    Kind("multiply", _functions.multiply, operations=PRODUCTS),
+    Kind("multiply", _products.multiply, operations=PRODUCTS),
+    Kind("expand", _products.expand, operations=("expand_as",), channelwise=True),
+    Kind("permute", _functions.permute, operations=("permute", "movedim"), channelwise=True),
     Kind("cat", _functions.cat, operations=("cat", "concat")),
     Kind("mean", _functions.mean, operations=("mean", "sum")),
     Kind("size", _functions.size, operations=("size", "dim", "getattr")),
@@ -59,7 +67,8 @@ _BY_OPERATION = {name: kind for kind in KINDS for name in kind.operations}
 def kind_of(node: fx.Node, module: nn.Module | None) -> Kind:
     """The kind of a node that calls a module, or does what one does; without a converter if it is not known."""
     if module is not None:
-        return _BY_MODULE.get(type(module), Kind("other"))
+        known = DroppedPath if type(module).__name__ in PATHS else type(module)
+        return _BY_MODULE.get(known, Kind("other"))
     if node.op in ("call_function", "call_method"):
         return _BY_OPERATION.get(operation(node), Kind("other"))
     return Kind(node.op)
@@ -71,7 +80,7 @@ def convert(
     bandlimit: int = 2,
     *,
     weights: Literal["new", "keep"] = "new",
-    fields: Literal["irreps", "regular"] = "irreps",
+    fields: Literal["irreps", "functions", "regular"] = "irreps",
     frequency: int = 2,
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
@@ -86,9 +95,8 @@ def convert(
     copied with its weights. Other weights start anew. All densities are uniform at first: the network is equivariant.
     Networks without a head give as many invariant channels as the model has.
 
-    To be exactly equivariant on the grid, strided layers must meet maps that they sample symmetrically: (size +
-    2·padding − kernel_size) divisible by the stride, for instance odd sizes with padding kernel_size // 2. Pooling
-    with an even window n is centred on pixels, like a window of n − 1, and rounds odd sizes up.
+    Strided layers and pooling sample maps of any size symmetrically, so the network is exactly equivariant to the
+    grid's own symmetries, right angles and mirrors; maps have the model's sizes.
 
     With ``weights="keep"`` the result is the model itself, as a copy of the same class and the same function: all
     channels are scalars, every convolution larger than a pixel becomes a ``PixelConv`` with the model's kernel, and
@@ -102,10 +110,12 @@ def convert(
         bandlimit: L of the densities.
         weights: "new" for steerable layers that start anew, "keep" for the model's own kernels between scalars; then
             the following five have no meaning.
-        fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "regular" for
-            copies of the regular representation of a finite group, on which the model's own nonlinearities act.
-            As many copies as come closest to the model's channels, at least one.
-        frequency: The highest frequency of "irreps" fields.
+        fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "functions" for
+            functions on H (in space, on the sphere) up to ``frequency``, with ELU of their samples for nonlinearities,
+            which takes fewer channels and is faster on a GPU; "regular" for copies of the regular representation of a
+            finite group, on which the model's own nonlinearities act. As many copies as come closest to the model's
+            channels, of functions as many as fit into them, at least one.
+        frequency: The highest frequency of "irreps" and "functions" fields.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
         method: What layers are built with instead of densities; see ``pscnn.models.by_method``.
@@ -117,10 +127,10 @@ def convert(
 
     Raises:
         ValueError: If the model cannot be traced, or some of its operations have no equivariant counterpart; the
-            message names each with a reason.
+            message names the first with a reason, and says how many more there are.
 
     Shape:
-        As the model; sizes may differ by one after pooling with even windows.
+        As the model.
 
     Example:
         >>> import pscnn, torch
@@ -141,10 +151,10 @@ def convert(
     """
     if not isinstance(group, Group):
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
-    if fields not in ("irreps", "regular"):
-        raise ValueError(f"convert: fields must be 'irreps' or 'regular', got {fields!r}")
+    if fields not in ("irreps", "functions", "regular"):
+        raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
     if fields == "regular" and group.order is None:
-        raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='irreps'")
+        raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='functions'")
     if weights not in ("new", "keep"):
         raise ValueError(f"convert: weights must be 'new' or 'keep', got {weights!r}")
     if weights == "keep":
@@ -157,7 +167,9 @@ def convert(
     for name, given in (("in_type", in_type), ("out_type", out_type)):
         if given is not None and given.group != group:
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
-    field = group.regular if fields == "regular" else direct_sum(list(group.irreps(frequency)))
+    field: Representation = direct_sum(list(group.irreps(frequency)))
+    if fields != "irreps":
+        field = group.regular if fields == "regular" else function_field(group, frequency)
 
     def new_density() -> Likelihood | None:
         return (

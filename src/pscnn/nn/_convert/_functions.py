@@ -1,15 +1,28 @@
-"""Functions and methods of feature maps, one function for each kind: sums, products, concatenation, means, shapes."""
+"""Functions and methods of feature maps, one function for each kind: sums, concatenation, means, shapes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx, nn
 
 from pscnn.nn._conv import Linear
+from pscnn.nn._convert._convolutions import sees_positions, window_of
 from pscnn.nn._convert._layers import ZeroGates
-from pscnn.nn._convert._source import Map, NotConvertibleError, Value, Vector, allow_any_function, as_tuple, operation
+from pscnn.nn._convert._products import per_scalar
+from pscnn.nn._convert._source import (
+    Map,
+    NotConvertibleError,
+    Value,
+    Vector,
+    allow_any_function,
+    as_tuple,
+    operand,
+    operation,
+    permuted,
+)
 from pscnn.nn._convert._writer import Writer
 from pscnn.nn._field_type import FieldType
 
@@ -19,9 +32,11 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
     terms = [(term, writer.values.get(term)) for term in node.args[:2] if isinstance(term, fx.Node)]
     maps = [(term, found) for term, found in terms if isinstance(found, Map)]
     if len(maps) < 2:
-        if len(node.all_input_nodes) > 1 or not allow_any_function(value.type):
+        number = len(node.all_input_nodes) == 1 and allow_any_function(value.type)
+        if not number and not per_scalar(writer, node, value):
             raise NotConvertibleError(
-                "adds something that does not transform; on scalar or regular fields it may be a number"
+                "adds something that does not transform; on scalar or regular fields it may be a number, on scalars one "
+                "parameter per channel"
             )
         return writer.copy(node, value)
     first, second = (found.fields for _, found in maps)
@@ -42,28 +57,27 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
     return Map(value.fields, value.channels, gates, sure)
 
 
-def multiply(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """Products with numbers; on scalar or regular fields also with each other."""
-    factors = [writer.values.get(factor) if isinstance(factor, fx.Node) else factor for factor in node.args[:2]]
-    by_number = isinstance(factors[-1], int | float) or (
-        isinstance(factors[0], int | float) and "mul" in operation(node)
-    )
-    if not (by_number or (factors[0] == factors[-1] and allow_any_function(value.type))):
-        raise NotConvertibleError("only products with numbers, or of equal scalar or regular fields, commute with H")
-    return writer.copy(node, value)
+def permute(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """Left out: channels stay in their place, and layers between know that they came last."""
+    was_last = operand(node) in writer.plan.last
+    if permuted(node, writer.recipe.group.dimension) != ("first" if was_last else "last"):
+        raise NotConvertibleError("exchanges axes; only channels can be put last, and back again")
+    return writer.skip(node, value)
 
 
 def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Along channels."""
     group = writer.recipe.group
     dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", node.kwargs.get("axis", 0))
-    if dim not in (1, -1 - group.dimension):
+    first, last = (1, -1 - group.dimension), (-1, 1 + group.dimension)
+    if dim not in (last if node in writer.plan.last else first):
         raise NotConvertibleError(f"concatenates along axis {dim}; only channels (axis 1) can be")
     parts = [writer.values[part] for part in node.args[0]]  # type: ignore[union-attr, index]
     maps = [part for part in parts if isinstance(part, Map)]
     if len(maps) < len(parts):
         raise NotConvertibleError("concatenates features with something that does not transform")
-    writer.copy(node)
+    arguments = [writer.nodes[part] for part in node.args[0]], 1  # type: ignore[union-attr, index]
+    writer.nodes[node] = writer.graph.call_function(torch.cat, arguments)
     fields = FieldType(value.fields.group, [rho for part in maps for rho in part.fields.representations])
     return Map(fields, sum(p.channels for p in maps), maps[0].gates, all(p.sure for p in maps))
 
@@ -71,9 +85,15 @@ def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
 def mean(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Over all of space."""
     dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    if dims is None or not _are_space(writer, dims):
+    last = operand(node) in writer.plan.last
+    if dims is None or not _are_space(writer, dims, 1 if last else 2):
         raise NotConvertibleError(f"reduces axes {dims}; only all axes of space at once can be")
     writer.copy(node)
+    if last:  # ours are in front
+        options = {k: v for k, v in writer.nodes[node].kwargs.items() if k != "dim"}
+        space = tuple(range(2, 2 + writer.recipe.group.dimension))
+        writer.nodes[node].args = (writer.before(node), space, *writer.nodes[node].args[2:])
+        writer.nodes[node].kwargs = options
     return _to_invariants(writer, node, value) if writer.plan.makes_vector(node) else value
 
 
@@ -81,8 +101,39 @@ def flatten(writer: Writer, node: fx.Node, value: Map) -> Value:
     """After pooling: from here on features are invariant."""
     if not _is_flatten(writer, node, value):
         raise NotConvertibleError("changes the axes in another way than flatten(1)")
+    if value.sure and window_of(_linear_after(writer, node), value, writer.recipe.group.dimension):
+        return writer.skip(node, replace(value, flat=True))
     writer.nodes[node] = writer.graph.call_function(torch.flatten, (writer.before(node), 1))
     return _to_invariants(writer, node, value)
+
+
+def _linear_after(writer: Writer, node: fx.Node) -> nn.Module | None:
+    """The linear layer that sees a flattened map, if nothing but dropout and nonlinearities come before it."""
+    while len(node.users) == 1:
+        node = next(iter(node.users))
+        if writer.source.kinds[node].name not in ("dropout", "activation", "identity"):
+            break
+    module = writer.source.modules[node]
+    return module if isinstance(module, nn.Linear) else None
+
+
+def spread_vector(writer: Writer, node: fx.Node, value: Vector) -> Vector | None:
+    """Invariant features with axes of one pixel behind them, as factors of a map; None if that is not what is done.
+
+    Sizes in the model's words may be those of a map, which has other channels in the new network.
+    """
+    name, space = operation(node), (1,) * writer.recipe.group.dimension
+    shape = node.args[1] if len(node.args) == 2 else node.args[1:]
+    views = name in ("view", "reshape") and isinstance(shape, tuple | list) and tuple(shape[2:]) == space
+    indexed = name == "getitem" and shape == (slice(None), slice(None), *(None,) * len(space))
+    if name == "unsqueeze":
+        writer.copy(node)
+        return value
+    if not (views or indexed) or value.features is None:
+        return None
+    arguments = (writer.before(node), 1, (value.features, *space))
+    writer.nodes[node] = writer.graph.call_method("unflatten", arguments)
+    return value
 
 
 def _is_flatten(writer: Writer, node: fx.Node, value: Map) -> bool:
@@ -96,14 +147,14 @@ def _is_flatten(writer: Writer, node: fx.Node, value: Map) -> bool:
     shape = node.args[1] if len(node.args) == 2 else node.args[1:]
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         return False
-    if isinstance(shape[1], int) and shape[1] not in (-1, value.channels):
+    if isinstance(shape[1], int) and shape[1] not in (-1, value.channels) and not _linear_after(writer, node):
         raise NotConvertibleError(sees_positions(shape[1], value.channels))
     return True
 
 
-def _are_space(writer: Writer, dims: Any) -> bool:
-    axes = 2 + writer.recipe.group.dimension
-    return sorted(d % axes for d in as_tuple(dims)) == list(range(2, axes))
+def _are_space(writer: Writer, dims: Any, first: int = 2) -> bool:
+    dimension = writer.recipe.group.dimension
+    return sorted(d % (2 + dimension) for d in as_tuple(dims)) == list(range(first, first + dimension))
 
 
 def _to_invariants(writer: Writer, node: fx.Node, value: Map) -> Vector:
@@ -120,11 +171,3 @@ def size(writer: Writer, node: fx.Node, value: Map) -> Value:
     if node.target is getattr and node.args[1] not in ("shape", "ndim", "device", "dtype"):
         raise NotConvertibleError(f"uses .{node.args[1]} of a feature map")
     return writer.copy(node)
-
-
-def sees_positions(found: int, channels: int) -> str:
-    """Why a head cannot have more features than channels."""
-    return (
-        f"sees {found} features of {channels} channels, so it looks at single positions of a map; pool all of space "
-        "before it (AdaptiveAvgPool2d(1)) or use a convolution of the map's size"
-    )

@@ -13,66 +13,24 @@ from torch import Tensor, fx, nn
 
 from pscnn._constants import ConstantsModule
 from pscnn.likelihood import Likelihood
-from pscnn.nn._batch_norm import BatchNorm
-from pscnn.nn._conv import Conv2d, Conv3d
-from pscnn.nn._convert._source import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
-from pscnn.nn._convert._writer import Writer
+from pscnn.nn._convert._convolutions import pointwise_convolution
+from pscnn.nn._convert._source import (
+    Map,
+    NotConvertibleError,
+    Value,
+    allow_any_function,
+    are_scalars,
+    as_tuple,
+    function_of,
+)
+from pscnn.nn._convert._writer import Writer, pointwise
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._nonlinearity import GatedNonlinearity, check_irrep_basis
-from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, Upsample
-
-
-def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """A steerable one with a density."""
-    conv = writer.source.modules[node]
-    assert isinstance(conv, nn.Conv2d | nn.Conv3d)
-    if value.sure and conv.in_channels != value.channels:
-        raise NotConvertibleError(f"expects {conv.in_channels} channels, gets {value.channels}")
-    if conv.groups != 1:
-        raise NotConvertibleError(f"groups={conv.groups} would split fields; use groups=1")
-    settings: tuple[Any, ...] = conv.kernel_size, conv.stride, conv.padding, conv.dilation
-    if any(not isinstance(s, str) and len(set(s)) > 1 for s in settings):
-        raise NotConvertibleError("kernel size, stride, padding and dilation must be the same along all axes")
-    where: list[Any] = [s if isinstance(s, str) else s[0] for s in settings]
-    size, stride, padding, dilation = where
-    if size % 2 == 0:
-        raise NotConvertibleError(f"kernel size {size} has no centre; use {size - 1} or {size + 1}")
-    out = writer.plan.made(node, conv.out_channels, value.sure)
-    out = replace(out, fields=writer.recipe.seen_by(value.type.group, out.fields))
-
-    def build() -> nn.Module:
-        make = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d
-        options = conv.bias is not None, conv.padding_mode, writer.recipe.new_density(), writer.plan.gain(node)
-        return make(value.type, out.type, size, stride, padding, dilation, *options)
-
-    writer.replace_learnt(node, value, out.type, build)
-    return out
-
-
-def norm(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """One that commutes with H, together with the gates if they follow."""
-    layer = writer.source.modules[node]
-    assert isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d)
-    if not layer.track_running_stats or layer.momentum is None:
-        raise NotConvertibleError("needs track_running_stats=True and a momentum")
-    eps, momentum = layer.eps, layer.momentum
-    following = next(iter(node.users), None)  # with gates it is the only one
-    fused = value.gates and following is not None and writer.source.kinds[following].name == "activation"
-
-    def build() -> nn.Module:
-        made = GatedBatchNorm(value.fields, eps, momentum) if fused else BatchNorm(value.type, eps, momentum)
-        return made.requires_grad_(layer.affine)
-
-    writer.replace_learnt(node, value, fused, build)
-    if not fused or following is None:
-        return value
-    writer.done_before.add(following)
-    return replace(value, gates=False)
+from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, StochasticDepth, Upsample
 
 
 def activation(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """Gates; or the model's own function where it commutes with H."""
+    """Gates; a function of samples; or the model's own where it commutes with H."""
     function = writer.source.modules[node]
     if node in writer.done_before:
         writer.skip(node)
@@ -86,6 +44,8 @@ def activation(writer: Writer, node: fx.Node, value: Map) -> Value:
         if hasattr(function, "inplace"):
             function.inplace = False  # type: ignore[assignment]  # what comes in may be a view
         writer.replace(node, function)
+    elif function_of(value.fields) is not None:
+        writer.replace(node, pointwise(value.fields))
     else:
         writer.replace(node, OwnGates(value.fields, writer.recipe.new_density()))
     return replace(value, gates=False)
@@ -109,11 +69,14 @@ def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
     ):
         raise NotConvertibleError("must be the same along all axes, without dilation and indices")
     size, stride, padding = (s.pop() for s in sizes)
-    odd = size - 1 + size % 2
+    ceil = bool(layer.ceil_mode) and stride > 1
+    if ceil and size < stride + padding:
+        raise NotConvertibleError("with ceil_mode needs windows of at least stride + padding")
     sigma = 0.33 * max(2, stride)  # as wide as the stride needs
-    blur = max(2 * math.ceil(3 * sigma) + 1, odd)
-    padding += (blur - odd) // 2  # maps come out as large as from the model's window
-    return writer.replace(node, AvgPoolAntialiased(value.type, stride, padding, sigma, blur), value)
+    blur = max(2 * math.ceil(3 * sigma) + size % 2, size)
+    padding += (blur - size) // 2  # maps come out as large as from the model's window
+    pool = AvgPoolAntialiased(value.type, stride, padding, sigma, blur, ceil_mode=ceil)
+    return writer.replace(node, pool, value)
 
 
 def adaptive_pool(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -129,6 +92,15 @@ def dropout(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Of whole fields."""
     layer: Any = writer.source.modules[node]
     return writer.replace(node, FieldDropout(value.type, layer.p), value)
+
+
+def stochastic_depth(writer: Writer, node: fx.Node, value: Map) -> Value:
+    """Of whole samples."""
+    layer = writer.source.modules[node]
+    p = getattr(layer, "p", getattr(layer, "drop_prob", None))
+    if not isinstance(p, int | float):
+        raise NotConvertibleError("has no probability p or drop_prob")
+    return writer.replace(node, StochasticDepth(value.type, p, getattr(layer, "mode", "row")), value)
 
 
 def resize(writer: Writer, node: fx.Node, value: Map) -> Value:
@@ -162,18 +134,7 @@ def identity(writer: Writer, node: fx.Node, value: Map) -> Value:
     return writer.skip(node, value)
 
 
-def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """Only after pooling, in the head."""
-    raise NotConvertibleError("acts on a feature map; pool and flatten it first, or use a 1×1 convolution")
-
-
 # Layers that only converted networks need.
-
-
-def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood | None) -> nn.Module:
-    """A 1×1 convolution in the plane or in space."""
-    layer = Conv2d if in_type.group.dimension == 2 else Conv3d
-    return layer(in_type, out_type, 1, likelihood=likelihood)
 
 
 class OwnGates(ConstantsModule):

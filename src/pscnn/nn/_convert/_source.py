@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import fx, nn
 
 from pscnn._extras import PscnnError
-from pscnn.groups import Group, Representation
+from pscnn.groups import FunctionSpace, Group, Representation
 from pscnn.likelihood import Likelihood
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import is_permuted
@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, Callable[..., nn.Module]] = {
     "avg_pool3d": nn.AvgPool3d, "adaptive_avg_pool2d": nn.AdaptiveAvgPool2d,
     "adaptive_avg_pool3d": nn.AdaptiveAvgPool3d, "adaptive_max_pool2d": nn.AdaptiveMaxPool2d,
     "adaptive_max_pool3d": nn.AdaptiveMaxPool3d, "dropout": nn.Dropout, "dropout2d": nn.Dropout2d,
-    "dropout3d": nn.Dropout3d,
+    "dropout3d": nn.Dropout3d, "stochastic_depth": lambda p, mode="row", training=True: DroppedPath(p, mode),
 }
 """Functions that are treated as the module of the same meaning."""
 
@@ -41,6 +41,18 @@ OUT_OF_PLACE: dict[Any, Any] = {
     operator.itruediv: operator.truediv,
 }
 # fmt: on
+
+
+class DroppedPath(nn.Module):
+    """What is known of stochastic depth, which torch has no module for."""
+
+    def __init__(self, p: float, mode: str) -> None:
+        super().__init__()
+        self.p, self.mode = p, mode
+
+
+PATHS = ("DropPath", "StochasticDepth")
+"""Names under which libraries have modules for it."""
 
 
 class NotConvertibleError(PscnnError, ValueError):
@@ -55,6 +67,7 @@ class Map:
     channels: int  # in the model
     gates: bool = False  # every field has its gates before it
     sure: bool = True  # False after something that could not be converted: what does not fit is no further problem
+    flat: bool = False  # the model has flattened it, and so far we have not
 
     @property
     def type(self) -> FieldType:
@@ -100,8 +113,9 @@ class Recipe:
         return self.field.group
 
     def fields(self, channels: int) -> FieldType:
-        """As many fields as come closest to a number of channels."""
-        copies = max(1, math.floor(channels / self.field.size + 0.5))
+        """As many fields as come closest to a number of channels; of functions, as many as fit into it."""
+        exact = channels / self.field.size
+        copies = max(1, math.floor(exact if isinstance(self.field, FunctionSpace) else exact + 0.5))
         return FieldType(self.group, copies * [self.field])
 
     def scalars(self, channels: int) -> FieldType:
@@ -124,6 +138,13 @@ def are_scalars(fields: FieldType) -> bool:
 def allow_any_function(fields: FieldType) -> bool:
     """Whether functions of single channels commute with H."""
     return all(_is_scalar(rho) or is_permuted(rho) for rho in set(fields.representations))
+
+
+def function_of(fields: FieldType) -> FunctionSpace | None:
+    """What all fields are, if they are functions on a group or a quotient of it."""
+    first = fields.representations[0]
+    same = isinstance(first, FunctionSpace) and all(rho == first for rho in fields.representations)
+    return first if same else None  # type: ignore[return-value]
 
 
 def _is_scalar(rho: Representation) -> bool:
@@ -159,10 +180,9 @@ class Tracer(fx.Tracer):
     """Looks into the user's modules only."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        own = type(m).__module__.startswith(
-            ("pscnn.nn.", "pscnn.likelihood")
-        )  # networks of pscnn.models are plain code
-        return own or super().is_leaf_module(m, module_qualified_name)
+        # Networks of pscnn.models are plain code.
+        known = type(m).__module__.startswith(("pscnn.nn.", "pscnn.likelihood")) or type(m).__name__ in PATHS
+        return known or super().is_leaf_module(m, module_qualified_name)
 
 
 def _trace(model: nn.Module, training: bool) -> fx.Graph:
@@ -176,8 +196,9 @@ def _trace(model: nn.Module, training: bool) -> fx.Graph:
 
 
 def _fingerprint(node: fx.Node) -> str:
-    options = {} if "dropout" in operation(node) else node.kwargs  # training=self.training
-    return f"{node.op} {operation(node)} {node.args} {options}"
+    name = operation(node)
+    options = {} if "dropout" in name else node.kwargs  # training=self.training
+    return f"{node.op} {name} {node.args[:2] if name == 'stochastic_depth' else node.args} {options}"
 
 
 def _as_module(model: nn.Module, node: fx.Node) -> nn.Module | None:
@@ -211,3 +232,16 @@ def path(node: fx.Node) -> str:
     """The name of the module in whose forward a node is called."""
     stack = node.meta.get("nn_module_stack") or {}
     return list(stack.values())[-1][0] if stack else ""
+
+
+def permuted(node: fx.Node, dimension: int) -> str | None:
+    """Whether a permutation puts the channels "last" or back in "first" place."""
+    dims = node.args[1] if len(node.args) == 2 else node.args[1:]
+    given = as_tuple(node.kwargs.get("dims", dims))
+    axes = 2 + dimension
+    if not all(isinstance(d, int) for d in given):
+        return None
+    turned = tuple(d % axes for d in given)
+    if operation(node) == "movedim":
+        return {(1, axes - 1): "last", (axes - 1, 1): "first"}.get(turned)
+    return {(0, *range(2, axes), 1): "last", (0, axes - 1, *range(1, axes - 1)): "first"}.get(turned)

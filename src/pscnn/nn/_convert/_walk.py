@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from torch import fx, nn
 
-from pscnn.nn._convert._functions import sees_positions
-from pscnn.nn._convert._layers import pointwise_convolution
+from pscnn.nn._convert._convolutions import pointwise_convolution, sees_positions
+from pscnn.nn._convert._functions import spread_vector
 from pscnn.nn._convert._source import Map, NotConvertibleError, Recipe, Source, Value, Vector, operation, path
-from pscnn.nn._convert._writer import Writer
+from pscnn.nn._convert._writer import JOINS, Writer
 from pscnn.nn._field_type import FieldType
 
 
@@ -27,7 +27,11 @@ def rewrite(source: Source, recipe: Recipe) -> fx.GraphModule:
             writer.nodes[node] = writer.graph.create_node("placeholder", f"problem_{node.name}")
     name = type(source.model).__name__
     if problems:
-        raise NotConvertibleError(f"convert: {name} cannot be converted:\n- " + "\n- ".join(problems))
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise NotConvertibleError(f"convert: {name} cannot be converted: {problems[0]}{more}")
+    for node in reversed(writer.graph.nodes):
+        if node.op == "get_attr" and not node.users:  # parameters that became a layer
+            writer.graph.erase_node(node)
     writer.graph.lint()
     return fx.GraphModule(writer.root, writer.graph, name)
 
@@ -43,20 +47,30 @@ def _convert(writer: Writer, node: fx.Node) -> Value:
     found = [writer.values[operand] for operand in node.all_input_nodes]
     maps = [value for value in found if isinstance(value, Map)]
     vectors = [value for value in found if isinstance(value, Vector)]
-    if maps and vectors:
+    if maps and vectors and kind.name not in ("multiply", "expand"):
         raise NotConvertibleError(
-            "mixes feature maps with invariant features, which have other channels (squeeze and excitation does); "
-            "leave it out"
+            "mixes feature maps with invariant features, which have other channels; only products of them can be"
         )
     if maps:
         if kind.convert is None:
             raise NotConvertibleError(_advice(operation(node), module))
+        _check_axes(writer, node, maps)
         return kind.convert(writer, node, maps[0])
     if kind.makes_fields:
         raise NotConvertibleError("comes after features were flattened; only a head can")
     if not vectors:
         return writer.copy(node)
     return _head(writer, node, vectors[0])
+
+
+def _check_axes(writer: Writer, node: fx.Node, maps: list[Map]) -> None:
+    """Raise if an operation sees other axes in the model than in the new network, and counts on them."""
+    name = writer.source.kinds[node].name
+    if any(value.flat for value in maps) and name not in ("linear", "dropout", "activation", "identity"):
+        raise NotConvertibleError("acts on a flattened map; only a linear layer can come next")
+    beside = ("linear", "sample_norm", "activation", "dropout", "depth", "identity", "permute", *JOINS, "mean")
+    if any(operand in writer.plan.last for operand in node.all_input_nodes) and name not in beside:
+        raise NotConvertibleError("acts on a map whose channels come last; permute it back first")
 
 
 def _input(writer: Writer, node: fx.Node) -> Value:
@@ -95,12 +109,19 @@ def _head(writer: Writer, node: fx.Node, value: Vector) -> Value:
         if value.sure and value.features is not None and module.in_features != value.features:
             raise NotConvertibleError(sees_positions(module.in_features, value.features))
         return writer.copy(node, Vector(module.out_features, value.sure))
+    spread = spread_vector(writer, node, value)
+    if spread is not None:
+        return spread
     if kind == "dropout" and node.op != "call_module":  # a function would keep the mode in which it was traced
         assert module is not None
         writer.replace(node, module)
+    elif kind == "depth" and node.op != "call_module":
+        raise NotConvertibleError("would keep the mode in which it was traced; use a module for it")
     else:
         writer.copy(node)
-    same = kind in ("dropout", "activation", "identity") or isinstance(module, nn.BatchNorm1d | nn.LayerNorm)
+    same = kind in ("dropout", "activation", "identity", "depth", "expand") or isinstance(
+        module, nn.BatchNorm1d | nn.LayerNorm
+    )
     return Vector(value.features if same else None, value.sure)
 
 
@@ -110,9 +131,9 @@ def _head(writer: Writer, node: fx.Node, value: Vector) -> Value:
 def _guess(writer: Writer, node: fx.Node) -> Value:
     """A value to go on with, so that one problem does not hide others."""
     module, recipe = writer.source.modules[node], writer.recipe
-    if isinstance(module, nn.Conv2d | nn.Conv3d):
+    if isinstance(module, nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d | nn.ConvTranspose3d):
         return Map(recipe.fields(module.out_channels), module.out_channels, sure=False)
-    if isinstance(module, nn.Linear):
+    if isinstance(module, nn.Linear) and not writer.plan.makes_fields(node):
         return Vector(module.out_features, sure=False)
     found = [writer.values[operand] for operand in node.all_input_nodes]
     first = next((value for value in found if isinstance(value, Map)), next(iter(found), None))
@@ -137,10 +158,8 @@ def _advice(name: str, module: nn.Module | None) -> str:
         return "is a function whose weights are not a layer's; use the module"
     if module is None:
         return "is not known to commute with the group; only sums, concatenation, pooling, … of feature maps are"
-    if "ConvTranspose" in kind:
-        return "has no counterpart; use Upsample and a convolution"
     if "Norm" in kind:
-        return "has no counterpart; use BatchNorm2d or BatchNorm3d"
+        return "has no counterpart; use BatchNorm2d, GroupNorm or InstanceNorm2d, or LayerNorm over the last axis"
     if type(module).__module__.startswith("pscnn."):
         return "is a layer of pscnn already; convert plain models"
     return "has no equivariant counterpart"

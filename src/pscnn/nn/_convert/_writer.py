@@ -20,15 +20,26 @@ from pscnn.nn._convert._source import (
     Value,
     allow_any_function,
     are_scalars,
+    function_of,
     operand,
     operation,
     path,
+    permuted,
 )
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
 JOINS = ("add", "cat", "multiply")
 """Operations on several feature maps."""
+
+
+def pointwise(fields: FieldType) -> FourierPointwise:
+    """ELU of samples of the functions that fields are; of as few samples as the paper's networks have."""
+    function = function_of(fields)
+    assert function is not None
+    make = FourierPointwise if function.subgroup is None else QuotientFourierPointwise
+    return make(fields, degree=2 * function.bandlimit)
 
 
 class Plan:
@@ -38,6 +49,13 @@ class Plan:
         self.source, self.recipe = source, recipe
         nodes = source.graph.nodes
         self.input = next((node for node in nodes if node.op == "placeholder" and node.users), None)
+        self.last: set[fx.Node] = set()  # feature maps whose channels come last in the model
+        for node in nodes:
+            comes_last = any(before in self.last for before in node.all_input_nodes)
+            if self._name(node) == "permute":
+                comes_last = permuted(node, recipe.group.dimension) == "last"
+            if comes_last and not self.makes_vector(node):
+                self.last.add(node)
         self.final: dict[fx.Node, FieldType | None] = {}  # convolutions that make an output, or invariant features
         self.gated: set[fx.Node] = set()  # feature maps with gates
         for value in [value for node in nodes if node.op == "output" for value in node.all_input_nodes]:
@@ -47,14 +65,33 @@ class Plan:
             if self.makes_vector(node):
                 for origin in self._origins(operand(node), None, False) or ():
                     self.final.setdefault(origin, None)
-        self._any_function = allow_any_function(FieldType(recipe.group, [recipe.field]))
-        if not self._any_function:
+            for origin in self._factor_origins(node):
+                self.final.setdefault(origin, None)
+        one = FieldType(recipe.group, [recipe.field])
+        self._any_function, self._functions = allow_any_function(one), function_of(one) is not None
+        if not (self._any_function or self._functions):
             for node in nodes:
                 if self._name(node) == "activation":
                     self.gated |= self._gate_path(operand(node))
 
     def _name(self, node: fx.Node) -> str:
         return self.source.kinds[node].name
+
+    def makes_fields(self, node: fx.Node) -> bool:
+        """Whether the type of its output is free to choose."""
+        pointwise = self._name(node) == "linear" and operand(node) in self.last
+        return self.source.kinds[node].makes_fields or pointwise
+
+    def _factor_origins(self, node: fx.Node) -> set[fx.Node]:
+        """The convolutions that make a factor between 0 and 1 of a feature map: one that is invariant."""
+        found: set[fx.Node] = set()
+        if self._name(node) == "multiply" and len(node.all_input_nodes) == 2:
+            for factor in node.all_input_nodes:
+                while self._name(factor) == "expand":
+                    factor = operand(factor)
+                if isinstance(self.source.modules[factor], nn.Sigmoid | nn.Hardsigmoid):
+                    found |= self._origins(factor, None, True) or set()
+        return found
 
     def _operands(self, node: fx.Node) -> list[fx.Node]:
         return node.all_input_nodes if self._name(node) in JOINS else [operand(node)]
@@ -76,7 +113,7 @@ class Plan:
             return set() if fits else None
         if len(node.users) != 1:
             return None
-        if kind.makes_fields:
+        if self.makes_fields(node):
             alone = sum(other.target == node.target for other in self.source.graph.nodes) == 1
             return {node} if alone else None  # its other calls would get another type
         through = kind.channelwise or kind.name in ("add", "mean", "flatten", "multiply")
@@ -97,7 +134,7 @@ class Plan:
         kind = self.source.kinds[node]
         if len(node.users) != 1 or node in self.final:
             return set()
-        if kind.makes_fields:
+        if self.makes_fields(node):
             return {node}
         if not (kind.channelwise or kind.name in ("add", "cat")):
             return set()
@@ -112,10 +149,9 @@ class Plan:
         for node in queue:
             for user in node.users:
                 module, kind = self.source.modules[user], self.source.kinds[user]
-                if isinstance(module, nn.Conv2d | nn.Conv3d):
-                    return module.in_channels
-                if isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d):
-                    return module.num_features
+                for name in ("in_channels", "num_features", "num_channels"):
+                    if isinstance(known := getattr(module, name, None), int):
+                        return known
                 if user not in seen and (kind.channelwise or kind.name in ("activation", "add", "multiply")):
                     seen.add(user)
                     queue.append(user)
@@ -137,7 +173,8 @@ class Plan:
             if self._name(node) == "activation":
                 if self._any_function:
                     return math.sqrt(2)  # that of ReLU, about right for its relatives
-                return GatedNonlinearity(FieldType(self.recipe.group, [self.recipe.field])).gain
+                one = FieldType(self.recipe.group, [self.recipe.field])
+                return pointwise(one).gain if self._functions else GatedNonlinearity(one).gain
             if self._name(node) not in ("pool", "dropout", "identity"):
                 break
         return 1.0
@@ -196,6 +233,10 @@ class Writer:
     def before(self, node: fx.Node) -> fx.Node:
         """The new node of what goes into a node of the model."""
         return self.nodes[operand(node)]
+
+    def add(self, node: fx.Node, own: str, module: nn.Module, *inputs: fx.Node) -> None:
+        """Call a module that does what a function of several inputs does."""
+        self.nodes[node] = self.call(self.name(node, own), module, *inputs)
 
     def call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:
         """Add a module, as the method has it, and a call of it."""
