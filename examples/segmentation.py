@@ -2,9 +2,9 @@
 
 Every image has triangles that point up, triangles that point down, and disks, somewhere and with noise. A network says
 for each pixel which of them it belongs to, or none. Mirrored from left to right, an image is as good as before; turned
-upside down, the two kinds of triangles change places. An equivariant U-Net cannot tell them apart, a plain one of as many
-weights as ours has to learn everything from few images, and ours starts equivariant to quarter turns and mirrors and
-learns what to give up.
+upside down, the two kinds of triangles change places. An equivariant U-Net cannot tell them apart, a plain one of as
+many weights as ours has to learn everything from few images, and ours starts equivariant to quarter turns and mirrors
+and learns what to give up.
 Run it with
 
     python examples/segmentation.py

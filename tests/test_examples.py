@@ -15,7 +15,7 @@ import pytest
     [
         ("vectors", ["1"], "angle: error of the equivariant network"),
         ("segmentation", ["1"], "The output changes least under"),
-        ("photographs", ["1", "2"], r"kept outputs differ by \de-0[5-9] at first"),
+        ("photographs", ["1", "2"], r"kept:  outputs differ by \de-0[5-9] at first"),
     ],
 )
 def test_the_example_runs(name: str, arguments: list[str], printed: str, tmp_path: Path) -> None:
