@@ -12,7 +12,7 @@ import torch
 
 from pscnn import FieldType, Likelihood, models, nn
 from pscnn.groups import O2, O3, SO2, SO3, D, Group, direct_sum
-from pscnn.nn import _batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _norm_act
+from pscnn.nn import _batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _nonlinearity, _norm_act
 
 CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
     ("gated", O2(), 3, 12, (9, 11)),
@@ -64,12 +64,12 @@ def test_in_the_interpreter() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 4 + 4 + 1 + 6)
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 3 + 4 + 4 + 1 + 6)
 
 
 def use_kernels(here: bool) -> None:
     """As if all maps were on a GPU, or none."""
-    for module in (_batch_norm, _expansion, _fast, _fourier, _gated_batch_norm):
+    for module in (_batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _nonlinearity):
         vars(module)["fused"] = lambda x, here=here: here and x.dtype != torch.float64
     vars(_fast)["fast_layout"] = lambda x, here=here: here
 
@@ -122,6 +122,19 @@ def compare_strided(layer: nn.AvgPoolAntialiased | nn.Conv2d | nn.Conv3d, size: 
         (gradient,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(gradient.square().sum(), x)
         results.append([y, gradient, second])
+    check(results)
+
+
+def compare_nonlinearities(layer: nn.GatedNonlinearity | nn.FourierPointwise) -> None:
+    """Without normalisation before them: values, gradients, and gradients of those."""
+    results = []
+    for here in (False, True):
+        use_kernels(here)
+        x = torch.randn(2, layer.in_type.size, 5, 3, generator=torch.Generator().manual_seed(2)).requires_grad_()
+        y = layer(x)
+        (once,) = torch.autograd.grad(y.square().sum(), x, retain_graph=True)
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        results.append([y, once, first, *torch.autograd.grad(first.square().sum(), x)])
     check(results)
 
 
@@ -180,7 +193,7 @@ def check_operations() -> None:
     layer = nn.GatedBatchNorm(FieldType(O2(), 6 * [direct_sum(list(O2().irreps(2)))]))
     norm, vectors = layer.norm, [torch.rand(60) for _ in range(4)]
     found = torch.rand(len(norm.bias) + 2 * len(norm.weight) + 4 * 60)
-    tables, numbers = (layer.gate_of, layer.members), (1, 4, 10)
+    tables, numbers = (layer.gate.gate_of, layer.gate.members), (1, 4, 10)
     with_arguments: list[tuple[_fast.Operation, tuple[object, ...]]] = [
         (_norm_act.map_statistics, (x, norm.weight, norm.bias, norm.table, norm.directions, norm.eps)),
         (_norm_act.norm_act, (x, *tables, *vectors[:2], *numbers)),
@@ -202,6 +215,10 @@ if __name__ == "__main__":
         compare_layers(*layer_and_input(*case))
     for blur in ((2, 2, 1, 15), (2, 1, 1, 6), (2, 2, 0, 12), (3, 2, 2, 7)):
         compare_blurs(*blur)
+    irreps = FieldType(O2(), 3 * [direct_sum(list(O2().irreps(2)))])
+    compare_nonlinearities(nn.GatedNonlinearity(irreps))
+    compare_nonlinearities(nn.GatedNonlinearity(irreps, "field"))
+    compare_nonlinearities(nn.FourierPointwise(FieldType(O2(), 3 * [O2().functions(2)])))
     for group, frequency, bandlimit in ((O2(), 2, 2), (SO2(), 3, 1), (D(4), 2, 2), (SO3(), 1, 1)):
         compare_expansions(group, frequency, bandlimit)
     for pair in (("p-scnn", "gated"), ("p-scnn", "fourier"), ("rpp", "gated")):

@@ -8,10 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._types import IntArray
+from pscnn._memo import memo
+from pscnn._types import AnyArray, IntArray
 from pscnn.groups import Representation, direct_sum
+from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Nonlinearity, period
+from pscnn.nn._norm_act import GATE, Act, Following
 
 
 def check_irrep_basis(layer: str, fields: FieldType) -> None:
@@ -56,6 +59,9 @@ class GatedNonlinearity(Nonlinearity):
     gates: Tensor
     features: Tensor
     which: Tensor
+    gate_of: Tensor
+    members: Tensor
+    unit: Tensor
 
     def __init__(self, out_type: FieldType, gates: Gates = "irrep") -> None:
         super().__init__(out_type)
@@ -74,6 +80,16 @@ class GatedNonlinearity(Nonlinearity):
         self.add_constant("gates", np.flatnonzero(is_gate), torch.empty(0))
         self.add_constant("features", np.flatnonzero(~is_gate), torch.empty(0))
         self.add_constant("which", np.repeat(np.arange(len(sizes)), sizes), torch.empty(0))
+        if self._single:
+            self.add_constant("unit", unit_scale(self.in_type.size), torch.empty(0))
+            for name, table in zip(("gate_of", "members"), _partners(tuple(sizes)), strict=True):
+                self.add_constant(name, table, torch.empty(0))
+
+    def following(self) -> Following | None:
+        """What kernels on a GPU do of it; only for equal fields."""
+        if not self._single:
+            return None
+        return Following(self.gate_of, self.members, GATE, self._gates, self.in_type.size // self._copies)
 
     @property
     def gate_channels(self) -> IntArray:
@@ -84,6 +100,9 @@ class GatedNonlinearity(Nonlinearity):
     def forward(self, x: Tensor) -> Tensor:
         self.check(x)
         traced = not isinstance(x, Tensor)
+        following = self.following() if fused(x) and x.ndim > 2 else None
+        if following is not None:
+            return Act.apply(x, self.unit.float(), *following)  # type: ignore[no-untyped-call]
         x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
         if self._single and not (traced or torch.compiler.is_compiling()):
             out: Tensor = _Gate.apply(x, self.which, self._gates)  # type: ignore[no-untyped-call]
@@ -93,6 +112,28 @@ class GatedNonlinearity(Nonlinearity):
         else:
             gates, features = x.index_select(2, self.gates), x.index_select(2, self.features)
         return (features * gates.sigmoid().index_select(2, self.which)).flatten(1, 2)
+
+
+@memo
+def unit_scale(channels: int) -> AnyArray:
+    """A one and a zero for every channel: the scale and shift that change nothing."""
+    return np.stack([np.ones(channels), np.zeros(channels)])
+
+
+@memo
+def _partners(sizes: tuple[int, ...]) -> tuple[AnyArray, AnyArray]:
+    """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P.
+
+    Args:
+        sizes: How many channels of a field each of its gates scales.
+    """
+    gates, channels = len(sizes), len(sizes) + sum(sizes)
+    width = max(16, 1 << (channels - 1).bit_length())
+    gate_of = np.zeros(width, dtype=np.int32)
+    gate_of[gates:channels] = np.repeat(np.arange(gates), sizes)
+    members = np.full((max(sizes), width), -1, dtype=np.int32)
+    members[np.concatenate([np.arange(d) for d in sizes]), gate_of[gates:channels]] = np.arange(gates, channels)
+    return gate_of, members
 
 
 class _Gate(torch.autograd.Function):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -69,6 +70,39 @@ class NormAct(torch.autograd.Function):
         slope, offset, d_weight, d_bias = vectors.split([x.shape[1], x.shape[1], len(table), trivial])
         dx = norm_act_backward(x, gradients[0], one, two, own.scale, own.shift, slope, offset, *ctx.numbers)
         return with_surplus(dx, x.shape[1]), d_weight, d_bias, *[None] * 8
+
+
+class Act(torch.autograd.Function):
+    """What follows a normalisation, without one; ``unit`` holds a one and a zero for every channel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, unit: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int
+    ) -> Tensor:
+        ctx.save_for_backward(x, unit, one, two)
+        ctx.numbers = kind, gates, size
+        return with_surplus(norm_act(x, one, two, *unit.unbind(), *ctx.numbers), _out_channels(x, gates, size))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, unit, *tables = ctx.saved_tensors
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # this gradient is to be differentiated
+            y = _act_in_torch(x, *tables, *ctx.numbers)
+            (dx,) = torch.autograd.grad(y, x, gradients[0], create_graph=True)
+        else:
+            scale, none = unit.unbind()
+            padded = norm_act_backward(x, gradients[0], *tables, scale, none, none, none, *ctx.numbers)
+            dx = with_surplus(padded, x.shape[1])
+        return dx, *[None] * 6
+
+
+def _act_in_torch(x: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int) -> Tensor:
+    fields = x.unflatten(1, (-1, size))
+    if kind == GATE:
+        opened = fields[:, :, :gates].sigmoid().index_select(2, one[gates:size])
+        return (fields[:, :, gates:] * opened).flatten(1, 2)
+    samples = F.elu(torch.einsum("bnd...,ds->bns...", fields, one[:size].to(x.dtype)))
+    return torch.einsum("bns...,sd->bnd...", samples, two[:, :size].to(x.dtype)).flatten(1, 2)
 
 
 # The compiler sees these as operations of their own. They look at the layouts of what they get when they run, since

@@ -118,7 +118,7 @@ def _pack(
 
     Forwards every entry of the kernel is written, with zeros outside; backwards every entry of the blocks.
     """
-    n = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
+    n = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)  # kernels have fewer entries than 32 bits count
     if BACK:
         point, b, a = n % POINTS, n // POINTS % D_IN, n // (POINTS * D_IN) % D_OUT
         copy = n // (POINTS * D_IN * D_OUT)

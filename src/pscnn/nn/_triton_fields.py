@@ -103,7 +103,7 @@ def _slopes(
 
 def _shape(directions: Tensor) -> dict[str, int]:
     _, trivial, width = directions.shape
-    return {"T": trivial, "W": width, "BLOCK": max(16, 2048 // width)}
+    return {"T": trivial, "W": width, "BLOCK": max(16, 8192 // width), "num_warps": 8}
 
 
 @on_device
