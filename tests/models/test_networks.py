@@ -15,8 +15,9 @@ from torch import nn as tnn
 import pscnn
 from pscnn import FieldType, nn
 from pscnn.groups import O2, SO3, C, D, Group
-from pscnn.models import METHODS, by_method, penalty, resnet, unet
+from pscnn.models import by_method, penalty, resnet, unet
 
+METHODS = ("cnn", *pscnn.models.STEERABLE)
 EQUIVARIANT = ("scnn", "p-scnn")
 """Methods whose networks commute with the group at first; others may or may not."""
 

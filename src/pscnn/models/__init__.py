@@ -27,6 +27,7 @@ __all__ = [
     "METHODS",
     "NONLINEARITIES",
     "PAST",
+    "STEERABLE",
     "VECTOR_METHODS",
     "VECTOR_NONLINEARITIES",
     "VOLUME_METHODS",

@@ -176,7 +176,8 @@ def convert(
             Likelihood(group, bandlimit, **density) if method is None else method.density(group, bandlimit, **density)
         )
 
-    Likelihood(group, bandlimit, **density)  # so that wrong options are not put down to the model
+    if new_density() is None:  # so that wrong options are not put down to the model, nor overlooked
+        Likelihood(group, bandlimit, **density)
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
     converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type, method))
