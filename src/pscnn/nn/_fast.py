@@ -235,12 +235,11 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
     return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
 
 
-def average(x: Tensor, sides: list[Any], padding: list[Any]) -> Tensor:
+def average(x: Tensor, sides: list[Any]) -> Tensor:
     """Averages of windows with sides of 1 or 2 pixels at every place; of 2 along all axes, a blur by ½, ½."""
-    if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides) and len(set(padding)) == 1:
-        sizes = _sides(x, 2, 1, padding[0])
-        return Blur.apply(x, x.new_full((2,), 0.5), sizes, 1, padding[0], False)  # type: ignore[no-untyped-call]
-    return (F.avg_pool2d if len(sides) == 2 else F.avg_pool3d)(x, sides, 1, padding)
+    if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides):
+        return Blur.apply(x, x.new_full((2,), 0.5), _sides(x, 2, 1, 0), 1, 0, False)  # type: ignore[no-untyped-call]
+    return (F.avg_pool2d if len(sides) == 2 else F.avg_pool3d)(x, sides, 1)
 
 
 class Blur(torch.autograd.Function):

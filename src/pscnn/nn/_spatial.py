@@ -72,9 +72,8 @@ class AvgPoolAntialiased(Layer):
             if padding >= 0 and len(set(left)) == 1:
                 # The average of neighbours and the blur in one.
                 return blur(x, channels, self.between if left[0] % 2 else self.blur, self.stride, padding)
-        x, zeros = centred(x, *window, ceil=self.ceil_mode)
-        x = F.pad(x, [n for n in reversed(zeros) for _ in range(2)])
-        return blur(x, channels, self.blur, self.stride, 0)
+        padded = F.pad(x, [self.padding] * (2 * dimension))
+        return blur(centred(padded, *window[:3], ceil=self.ceil_mode), channels, self.blur, self.stride, 0)
 
     def extra_repr(self) -> str:
         window = f"stride={self.stride}, padding={self.padding}, sigma={self.sigma}, kernel_size={self.kernel_size}"
