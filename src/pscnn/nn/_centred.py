@@ -21,7 +21,7 @@ def leftover(x: Tensor, dimension: int, extent: int, stride: int, padding: int, 
     return [-(-n % stride) if ceil else n % stride for n in over]
 
 
-def centred(x: Tensor, dimension: int, extent: int, stride: int, padding: int = 0, ceil: bool = False) -> Tensor:
+def centred(x: Tensor, dimension: int, extent: int, stride: int, padding: int) -> Tensor:
     """A map that windows of that extent, stride and padding cover symmetrically.
 
     Half of the pixels that are left over are taken from either side. If their number is odd, the windows' middles lie
@@ -32,10 +32,10 @@ def centred(x: Tensor, dimension: int, extent: int, stride: int, padding: int = 
     """
     if stride == 1:
         return x
-    left = leftover(x, dimension, extent, stride, padding, ceil)
+    left = leftover(x, dimension, extent, stride, padding)
     if not isinstance(x, Proxy) and not any(left):
         return x
-    if stride > 2 or ceil:
+    if stride > 2:
         x = F.pad(x, [-(r // 2) for r in reversed(left) for _ in range(2)])
     return average(x, [1 + r % 2 for r in left])
 

@@ -65,8 +65,7 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
-        # Put around the map first: what is no zeros, and as many zeros as would fill a window alone.
-        self._before = padding if padding_mode != "zeros" or (stride > 1 and 2 * padding >= extent) else 0
+        self._before = padding if padding_mode != "zeros" else 0  # put around the map before it is averaged
         self._window = self.dimension, extent, stride, padding - self._before
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:

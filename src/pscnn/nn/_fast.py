@@ -231,8 +231,13 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
         along = kernel.sum(tuple(range(1, kernel.ndim)))
         sizes = _sides(x, len(along), stride, padding)
         return Blur.apply(x, along, sizes, stride, padding, False)  # type: ignore[no-untyped-call]
-    weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
-    return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
+    return depthwise(x, channels, kernel, kernel.ndim, stride, padding)
+
+
+def depthwise(x: Tensor, channels: int, kernel: Tensor, dimension: int, stride: int, padding: int = 0) -> Tensor:
+    """Every channel convolved with one kernel."""
+    weight = kernel.to(x.dtype).expand(channels, 1, *[-1] * dimension)
+    return (F.conv2d if dimension == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
 
 
 def average(x: Tensor, sides: list[Any]) -> Tensor:
