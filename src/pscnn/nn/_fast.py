@@ -244,7 +244,12 @@ def average(x: Tensor, sides: list[Any]) -> Tensor:
     """Averages of windows with sides of 1 or 2 pixels at every place; of 2 along all axes, a blur by ½, ½."""
     if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides):
         return Blur.apply(x, x.new_full((2,), 0.5), _sides(x, 2, 1, 0), 1, 0, False)  # type: ignore[no-untyped-call]
-    return (F.avg_pool2d if len(sides) == 2 else F.avg_pool3d)(x, sides, 1)
+    pool: Any = F.avg_pool2d if len(sides) == 2 else F.avg_pool3d
+    if not isinstance(
+        x, Tensor
+    ):  # traced: onnxruntime would join a pooling with zeros around a map before it, and fail
+        return pool(x.flatten(0, 1), sides, 1).unflatten(0, (-1, x.shape[1]))
+    return pool(x, sides, 1)
 
 
 class Blur(torch.autograd.Function):
