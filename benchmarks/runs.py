@@ -1,12 +1,13 @@
 """Runs per GPU-minute: one training from the shell's prompt to its result, and what sharing a GPU brings.
 
-    python benchmarks/runs.py --data-dir DATA --json FILE
+    python benchmarks/runs.py single sharing --data-dir DATA --json FILE
 
-One run is ``pscnn train`` of the paper's O(2) network on double-digit MNIST, 50 epochs in bf16: first with an empty
-cache of compiled kernels, then with that cache, another seed. Sharing is measured in training steps per second of all
-processes together, each replaying the recorded step of the same network for some seconds: one process; four that take
+"single" is one ``pscnn train`` of the paper's O(2) network on double-digit MNIST, 50 epochs in bf16: first with no
+compiled kernels in the cache, then with them and another seed. "sharing" is training steps per second of all processes
+together, each replaying the recorded step of the same network for some seconds: one process; four that take
 turns; four and eight with NVIDIA's multi-process service; and four networks in one process, each with a stream of its
-own. What many runs cost in the end is printed by ``pscnn reproduce``.
+own. Parts that are not measured keep their figures in an existing file. What many runs cost in the end is printed by
+``pscnn reproduce``.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def together(processes: int, networks: int = 1, service: bool = False) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=["single", "sharing"], default=["single", "sharing"])
     parser.add_argument("--data-dir")
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--json", type=Path)
@@ -106,17 +108,21 @@ def main() -> None:
         folder, processes, networks = arguments.replay
         print(replay(Path(folder), int(processes), int(networks)))
         return
-    with tempfile.TemporaryDirectory() as store:
-        common = store, arguments.data_dir, arguments.epochs, f"{store}/kernels"
-        single = {"empty cache": train_once(0, *common), "full cache": train_once(1, *common)}
-    steps = {
-        "one process": together(1),
-        "four processes in turns": together(4),
-        "four networks in one process": together(1, networks=4),
-        "four processes together": together(4, service=True),
-        "eight processes together": together(8, service=True),
-    }
-    found = {"machine": machine("cuda"), "one run": single, "steps per second": steps}
+    found = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
+    if "single" in arguments.parts:
+        with tempfile.TemporaryDirectory() as store:
+            common = store, arguments.data_dir, arguments.epochs, f"{store}/kernels"
+            runs = {"empty cache": train_once(0, *common), "full cache": train_once(1, *common)}
+        found["one run"] = {"machine": machine("cuda"), **runs}
+    if "sharing" in arguments.parts:
+        steps = {
+            "one process": together(1),
+            "four processes in turns": together(4),
+            "four networks in one process": together(1, networks=4),
+            "four processes together": together(4, service=True),
+            "eight processes together": together(8, service=True),
+        }
+        found["steps per second"] = {"machine": machine("cuda"), **steps}
     print(json.dumps(found, indent=2))
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")

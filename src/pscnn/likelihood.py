@@ -175,7 +175,7 @@ class Likelihood(ConstantsModule):
                 # Along the last axis torch sums in pairs; a matmul over thousands of nodes would lose three digits.
                 return (self.moment_matrix * self.masses()).sum(1)
             constants = self.logit_matrix, self.log_weights, self.moment_matrix
-            return _Moments.apply(self.logit_coefficients(), *constants)[0]  # type: ignore[no-untyped-call]
+            return density_moments(self.logit_coefficients(), *constants)
 
     def moment_list(self) -> list[Tensor]:
         """Λ_i = ∫ λ(h) ψ_i(h) dh for each of ``self.irreps``, the trivial one first, each (d, d)."""
@@ -291,6 +291,12 @@ class Likelihood(ConstantsModule):
         return ", ".join(parts)
 
 
+def density_moments(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor, moment_matrix: Tensor) -> Tensor:
+    """∫ λ ψ_i for all i, one after the other, from the coefficients of the logits and a density's constants."""
+    constants = logit_matrix, log_weights, moment_matrix
+    return _Moments.apply(coefficients, *constants)[0]  # type: ignore[no-untyped-call]
+
+
 def _masses(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor) -> Tensor:
     logits = (logit_matrix[: len(log_weights)] * coefficients).sum(1)  # not a matmul: never in TF32
     masses = torch.softmax(logits + log_weights, 0)
@@ -367,8 +373,8 @@ def _constants(
             blocks.append(pick_basis(projector, rank, np.ones((1, 1, 1)), psi.size)[:, :, 0].T)
     return {
         "log_weights": np.log(weights),
-        "logit_matrix": _space(group, irreps)(elements),
-        "moment_matrix": moments,
+        "logit_matrix": np.ascontiguousarray(_space(group, irreps)(elements)),  # kernels read them row by row
+        "moment_matrix": np.ascontiguousarray(moments),
         "embedding": block_diagonal(blocks),
     }
 

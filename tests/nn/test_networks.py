@@ -43,7 +43,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def converted(name: str) -> tuple[tnn.Module, tnn.Module, Tensor]:
+def converted(name: str, fields: str = "irreps") -> tuple[tnn.Module, tnn.Module, Tensor]:
     """The plain network, its partially equivariant version, and a batch of an even size."""
     make, channels, dimension, size = NETWORKS[name]
     plain = make()
@@ -51,7 +51,8 @@ def converted(name: str) -> tuple[tnn.Module, tnn.Module, Tensor]:
         for key, parameter in plain.named_parameters():
             if key.endswith("gamma"):  # layer scale starts so small that what it scales would not show
                 parameter.fill_(0.5)
-    return plain, nn.convert(plain, group_of(dimension)), torch.randn(2, channels, *(size,) * dimension)
+    model = nn.convert(plain, group_of(dimension), fields=fields)  # type: ignore[arg-type]
+    return plain, model, torch.randn(2, channels, *(size,) * dimension)
 
 
 def seeded(model: tnn.Module, x: Tensor) -> Tensor:
@@ -70,10 +71,11 @@ def change(model: tnn.Module, x: Tensor, group: Group) -> float:
     return float(torch.stack(found).max())
 
 
+@pytest.mark.parametrize("fields", ["irreps", "functions"])
 @pytest.mark.parametrize("odd", [0, 1], ids=["even", "odd"])
 @torch.no_grad()
-def test_exactly_equivariant_until_densities_are_learnt(name: str, odd: int) -> None:
-    plain, model, x = converted(name)
+def test_exactly_equivariant_until_densities_are_learnt(name: str, odd: int, fields: str) -> None:
+    plain, model, x = converted(name, fields)
     group = group_of(x.ndim - 2)
     x = torch.randn(*x.shape[:2], *(n + odd for n in x.shape[2:]), dtype=torch.float64)
     model.double()

@@ -10,9 +10,9 @@ import sys
 import pytest
 import torch
 
-from pscnn import FieldType, models, nn
+from pscnn import FieldType, Likelihood, models, nn
 from pscnn.groups import O2, O3, SO2, SO3, D, Group, direct_sum
-from pscnn.nn import _batch_norm, _fast, _fourier, _gated_batch_norm, _norm_act
+from pscnn.nn import _batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _nonlinearity, _norm_act
 
 CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
     ("gated", O2(), 3, 12, (9, 11)),
@@ -26,6 +26,7 @@ CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
     ("sphere", SO3(), 2, 3, (3, 4, 3)),
     ("none", O2(), 3, 12, (9, 11)),
     ("none", SO3(), 3, 1, (4, 5, 3)),
+    ("mixed", O2(), 3, 2, (5, 4)),  # fields of several kinds, with and without trivial irreps
     ("none", O2(), 3, 3, (1, 1)),  # whose axes may be at any distance
     ("gated", O2(), 2, 6, (1, 1)),
 ]
@@ -38,6 +39,9 @@ def layer_and_input(
     layer: nn.GatedBatchNorm | nn.FourierBatchNorm | nn.BatchNorm
     if kind == "gated":
         layer = nn.GatedBatchNorm(FieldType(group, copies * [direct_sum(list(group.irreps(frequency)))]))
+    elif kind == "mixed":
+        fields = [group.irrep(1, 1), direct_sum(list(group.irreps(frequency))), group.trivial, group.irrep(1, 2)]
+        layer = nn.BatchNorm(FieldType(group, copies * fields))
     elif kind == "none":
         layer = nn.BatchNorm(FieldType(group, copies * [direct_sum(list(group.irreps(frequency)))]))
     else:
@@ -60,12 +64,12 @@ def test_in_the_interpreter() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 4 + 1 + 6)
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 3 + 4 + 4 + 1 + 6)
 
 
 def use_kernels(here: bool) -> None:
     """As if all maps were on a GPU, or none."""
-    for module in (_batch_norm, _fast, _fourier, _gated_batch_norm):
+    for module in (_batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _nonlinearity):
         vars(module)["fused"] = lambda x, here=here: here and x.dtype != torch.float64
     vars(_fast)["fast_layout"] = lambda x, here=here: here
 
@@ -121,6 +125,39 @@ def compare_strided(layer: nn.AvgPoolAntialiased | nn.Conv2d | nn.Conv3d, size: 
     check(results)
 
 
+def compare_nonlinearities(layer: nn.GatedNonlinearity | nn.FourierPointwise) -> None:
+    """Without normalisation before them: values, gradients, and gradients of those."""
+    results = []
+    for here in (False, True):
+        use_kernels(here)
+        x = torch.randn(2, layer.in_type.size, 5, 3, generator=torch.Generator().manual_seed(2)).requires_grad_()
+        y = layer(x)
+        (once,) = torch.autograd.grad(y.square().sum(), x, retain_graph=True)
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        results.append([y, once, first, *torch.autograd.grad(first.square().sum(), x)])
+    check(results)
+
+
+def compare_expansions(group: Group, frequency: int, bandlimit: int) -> None:
+    """The way from densities and weights through a convolution: values, gradients, and gradients of those."""
+    torch.manual_seed(0)
+    fields = FieldType(group, 3 * [direct_sum(list(group.irreps(frequency)))])
+    likelihood = Likelihood(group, bandlimit)
+    layer = (nn.Conv2d if group.dimension == 2 else nn.Conv3d)(fields, fields, 3, likelihood=likelihood)
+    torch.nn.init.normal_(likelihood.coefficients)
+    x = torch.randn(2, fields.size, *[4] * group.dimension)
+    results = []
+    for here in (False, True):
+        use_kernels(here)
+        inputs = [layer.weight, likelihood.coefficients]
+        y = layer(x)
+        once = torch.autograd.grad(y.square().sum(), inputs, retain_graph=True)
+        first = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(torch.cat(first).square().sum(), inputs)
+        results.append([layer.kernel(), y, *once, *first, *second])
+    check(results, rtol=1e-3, atol=1e-3 * float(results[0][-1].abs().max()))
+
+
 def compare_networks(method: str, nonlinearity: str, compiled: bool = False) -> None:
     """Whole networks, in which zeros behind the channels are handed on from layer to layer; also if compiled."""
     torch.manual_seed(0)
@@ -141,7 +178,9 @@ def check_far_from_zero() -> None:
     x = 100 + 0.1 * torch.randn(4, 3, 9, 9, generator=torch.Generator().manual_seed(0))
     x[0, :, 0, 0] = 0
     use_kernels(True)
-    variance, mean = _norm_act.channel_moments(x)
+    ingredients = layer.weight, layer.bias, layer.table, layer.directions, layer.eps
+    own = _norm_act.split_statistics(_norm_act.map_statistics(x, *ingredients), 3, 3)
+    variance, mean = own.variance, own.centre
     torch.testing.assert_close(mean, x.double().mean((0, 2, 3)).float(), rtol=1e-6, atol=0)
     torch.testing.assert_close(variance, x.double().var((0, 2, 3), correction=0).float(), rtol=1e-4, atol=0)
     assert layer(x).isfinite().all()
@@ -152,12 +191,13 @@ def check_operations() -> None:
     """What the compiler is told about the operations is what they do."""
     x, g = (torch.randn(2, 5, 6, 64).movedim(-1, 1)[:, :c] for c in (60, 36))
     layer = nn.GatedBatchNorm(FieldType(O2(), 6 * [direct_sum(list(O2().irreps(2)))]))
-    vectors = [torch.rand(60) for _ in range(4)]
-    tables, numbers = (layer.gate_of, layer.members), (1, 4, 10)
+    norm, vectors = layer.norm, [torch.rand(60) for _ in range(4)]
+    found = torch.rand(len(norm.bias) + 2 * len(norm.weight) + 4 * 60)
+    tables, numbers = (layer.gate.gate_of, layer.gate.members), (1, 4, 10)
     with_arguments: list[tuple[_fast.Operation, tuple[object, ...]]] = [
-        (_norm_act.channel_moments, (x,)),
+        (_norm_act.map_statistics, (x, norm.weight, norm.bias, norm.table, norm.directions, norm.eps)),
         (_norm_act.norm_act, (x, *tables, *vectors[:2], *numbers)),
-        (_norm_act.norm_act_sums, (x, g, *tables, *vectors[:3], *numbers)),
+        (_norm_act.norm_act_vectors, (x, g, *tables, found, norm.table, norm.directions, *numbers)),
         (_norm_act.norm_act_backward, (x, g, *tables, *vectors, *numbers)),
         (_fast.blurred, (torch.randn(2, 5, 6, 32).movedim(-1, 1), torch.rand(5), [3, 3], 2, 2, False)),
         (_fast.image_patches, (torch.randn(2, 1, 6, 6), [4, 4], 3, 1, 0, 32)),
@@ -175,6 +215,12 @@ if __name__ == "__main__":
         compare_layers(*layer_and_input(*case))
     for blur in ((2, 2, 1, 15), (2, 1, 1, 6), (2, 2, 0, 12), (3, 2, 2, 7)):
         compare_blurs(*blur)
+    irreps = FieldType(O2(), 3 * [direct_sum(list(O2().irreps(2)))])
+    compare_nonlinearities(nn.GatedNonlinearity(irreps))
+    compare_nonlinearities(nn.GatedNonlinearity(irreps, "field"))
+    compare_nonlinearities(nn.FourierPointwise(FieldType(O2(), 3 * [O2().functions(2)])))
+    for group, frequency, bandlimit in ((O2(), 2, 2), (SO2(), 3, 1), (D(4), 2, 2), (SO3(), 1, 1)):
+        compare_expansions(group, frequency, bandlimit)
     for pair in (("p-scnn", "gated"), ("p-scnn", "fourier"), ("rpp", "gated")):
         compare_networks(*pair)
     compare_networks("p-scnn", "gated", compiled=True)

@@ -117,6 +117,8 @@ def _train(
         training.task_of(first).load(data_dir)  # missing data are noticed before there is a folder
         if complete_runs(wanted, store, workers=seeds, data_dir=data_dir, accelerator=accelerator):
             fail("some runs failed; run the same command to try them again")
+    if devices == 1 and len(before) < seeds and not (together or stacked):
+        training.wake(training.choose_device(accelerator))  # it starts while the data are loaded
     for one in wanted:
         folder = store.folder(one)
         if store.result(one) is None:

@@ -25,8 +25,9 @@ def plain(rival: DoubleDigitSettings) -> DoubleDigitSettings:
 
 
 def every_rival() -> dict[str, DoubleDigitSettings]:
-    """The paper's plain network, one of the size of the P-SCNN, and all methods over O(2) with both nonlinearities."""
+    """The paper's plain network, two of the P-SCNNs' sizes, and all methods over O(2) with both nonlinearities."""
     rows = {"CNN": replace(BASE, method="cnn"), "CNN, equal size": plain(BASE)}
+    rows["CNN, size of Fourier"] = plain(FOURIER)
     for word, base in {"gated": BASE, "Fourier": FOURIER}.items():
         rows |= {f"{word} {label}": replace(base, method=method) for label, method in METHODS.items()}
     return rows
@@ -35,6 +36,24 @@ def every_rival() -> dict[str, DoubleDigitSettings]:
 def fair() -> Sheet:
     """All rivals on digits of all symmetries."""
     return Sheet("Double digits, rivals of equal size", None, varied(every_rival(), "symmetry", WAYS))
+
+
+def nonlinearities() -> Sheet:
+    """What gates and Fourier nonlinearities differ in, one thing at a time: fields, gates, weights."""
+    rows: dict[str, dict[str, Any]] = {
+        "gated": {},
+        "gated, as many weights as Fourier": {"width": 1.3},
+        "one gate per field": {"nonlinearity": "gated-fields"},
+        "one gate per field, as many weights as gated": {"nonlinearity": "gated-fields", "width": 1.23},
+        "gated, the irreps of Fourier, as many weights": {"nonlinearity": "gated-functions", "width": 0.77},
+        "Fourier": {"nonlinearity": "fourier"},
+        "Fourier, as many weights as gated": {"nonlinearity": "fourier", "width": 0.77},
+    }
+    cells: Cells = {}
+    for row, changes in rows.items():
+        for label in ("P-SCNN", "Free twin"):
+            cells[row, label] = replace(BASE, method=METHODS[label], **changes), "test_accuracy"
+    return Sheet("Gates and Fourier nonlinearities, O2 digits", None, cells)
 
 
 def search() -> Sheet:
@@ -66,6 +85,7 @@ def fewer() -> list[Sheet]:
 
 SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
     "fair": fair,
+    "nonlinearities": nonlinearities,
     "recipe-search": search,
     "data-efficiency": fewer,
 }

@@ -25,6 +25,7 @@ __all__ = [
     "NONLINEARITIES",
     "PAST",
     "VECTOR_METHODS",
+    "VECTOR_NONLINEARITIES",
     "VOLUME_METHODS",
     "VOLUME_SIZES",
     "DetachedBatchNorm",
@@ -43,7 +44,8 @@ __all__ = [
 
 METHODS = ("cnn", *STEERABLE)
 DENSITY_METHODS = (*(name for name, method in STEERABLE.items() if method.has_densities), "pe-mlp")
-NONLINEARITIES = ("gated", "fourier")
+NONLINEARITIES = ("gated", "gated-fields", "gated-functions", "fourier")
+VECTOR_NONLINEARITIES = ("gated", "fourier")
 NETWORKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
     "images": (double_digits, METHODS, "p-scnn", ""),
     "vectors": (vectors, VECTOR_METHODS, "pe-mlp", " for vectors"),
@@ -75,7 +77,9 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
         group: H, or its name: of the plane, for "volumes" of space, for "vectors" of either.
         options: For all: ``bandlimit`` (L of the densities) and ``density`` (further options of ``pscnn.Likelihood``,
             such as ``{"alignment": "construction"}``). For all but "flow": ``nonlinearity``, "gated" or "fourier" (for
-            volumes: functions on the sphere, or on the group if it turns about an axis).
+            volumes: functions on the sphere, or on the group if it turns about an axis); for images and volumes also
+            "gated-fields" (one gate per field instead of one per irrep) and "gated-functions" (the irreps of "fourier",
+            with gates).
 
             - "images" and "volumes": ``invariant`` (the classifier sees invariant features only), ``size`` (side
               length: 56 as in the paper or 28; 28 as in the paper, 16 or 64), ``width`` (1.0 multiplies the numbers of
@@ -98,8 +102,9 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
     for name in options:
         if name not in known:
             raise TypeError(f"{network} has no option {name!r}; it has {', '.join(known)}")
-    if options.get("nonlinearity", "gated") not in NONLINEARITIES:
-        raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(NONLINEARITIES)}")
+    nonlinearities = VECTOR_NONLINEARITIES if network == "vectors" else NONLINEARITIES
+    if options.get("nonlinearity", "gated") not in nonlinearities:
+        raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(nonlinearities)}")
     group = parse(group) if isinstance(group, str) else group
     if method not in methods:
         raise ValueError(f"unknown method {method!r}{where}: use one of {', '.join(methods)}")

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn.groups import O2, O3, SO2, Group, direct_sum
+from pscnn.groups import O3, Group, direct_sum
 from pscnn.likelihood import Likelihood
-from pscnn.models._methods import METHODS
+from pscnn.models._methods import METHODS, FreeConvolution
 from pscnn.nn import FieldType
 
 Window = tuple[int, int, int]
@@ -63,16 +63,16 @@ class SteerableKit:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
         activation: nn.GatedBatchNorm | nn.GatedNonlinearity | nn.FourierBatchNorm | nn.FourierPointwise
-        if self.nonlinearity == "gated":
-            fields = FieldType(self.group, copies * [direct_sum(list(self.group.irreps(frequency)))])
-            activation = nn.GatedBatchNorm(fields) if norm else nn.GatedNonlinearity(fields)
-        else:
-            # Functions on the group in the plane or about an axis, else on the sphere.
-            sphere = self.group.planar is None
-            stabiliser = (O2() if self.group.has_reflections else SO2()) if sphere else None
-            fields = FieldType(self.group, copies * [self.group.functions(frequency, stabiliser)])
-            apart = nn.QuotientFourierPointwise if sphere else nn.FourierPointwise
+        functions = nn.function_field(self.group, frequency)
+        if self.nonlinearity == "fourier":
+            fields = FieldType(self.group, copies * [functions])
+            apart = nn.FourierPointwise if functions.subgroup is None else nn.QuotientFourierPointwise
             activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=2 * frequency)
+        else:
+            irreps = functions.irreps if self.nonlinearity == "gated-functions" else self.group.irreps(frequency)
+            fields = FieldType(self.group, copies * [direct_sum(list(irreps))])
+            gates: nn.Gates = "field" if self.nonlinearity == "gated-fields" else "irrep"
+            activation = nn.GatedBatchNorm(fields, gates=gates) if norm else nn.GatedNonlinearity(fields, gates)
         # The normalisation takes out what a bias adds.
         layer = self.convolution(activation.in_type, window, bias=not norm, likelihood=likelihood)
         self.fields = activation.out_type
@@ -118,9 +118,9 @@ class PlainKit:
         """There are none."""
 
     def convolution(self, out: int, window: Window, bias: bool = True) -> tnn.Module:
-        """One convolution."""
+        """One convolution, in the memory layout of the steerable ones, so that it is as fast."""
         make = tnn.Conv2d if self.dimension == 2 else tnn.Conv3d
-        layer = make(self.fields, out, *window, bias=bias)
+        layer = FreeConvolution(make(self.fields, out, *window, bias=bias))
         self.fields = out
         return layer
 

@@ -11,10 +11,10 @@ from pscnn.nn._factors import FieldProduct, FieldScale, SqueezeExcitation
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_norm import FieldStatistics, affine
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise
+from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise, function_field
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._max_pool import NormMaxPool
-from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
+from pscnn.nn._nonlinearity import GatedNonlinearity, Gates, NormNonlinearity
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, StochasticDepth, Upsample
@@ -38,6 +38,7 @@ __all__ = [
     "FourierPointwise",
     "GatedBatchNorm",
     "GatedNonlinearity",
+    "Gates",
     "GroupNorm",
     "InstanceNorm",
     "LayerNorm",
@@ -56,4 +57,5 @@ __all__ = [
     "convolve",
     "expand_once",
     "export",
+    "function_field",
 ]

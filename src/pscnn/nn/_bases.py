@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -130,6 +130,18 @@ def slot_matrix(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, .
 
 
 @memo
+def slot_table(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, ...]) -> IntArray:
+    """For every weight: where its slot begins, the slot's size, and where its Λ_i begins in the flat moments."""
+    starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))
+    rows, start = [np.empty((3, 0), dtype=np.int32)], 0
+    for psi, count in segments:
+        firsts = np.repeat(start + psi.size * np.arange(count), psi.size)
+        rows.append(np.stack([firsts, np.full_like(firsts, psi.size), np.full_like(firsts, starts[psi])]))
+        start += psi.size * count
+    return np.concatenate(rows, axis=1).astype(np.int32)
+
+
+@memo
 def trivial_rows(composite: DirectSum) -> Array:
     return composite.trivial_vectors().T.copy()
 
@@ -153,40 +165,6 @@ class Tile(NamedTuple):
         """From (copies, d_out·d_in·points) to (channels out, channels in, points)."""
         block = block.view(self.out_copies, self.in_copies, self.d_out, self.d_in, -1).transpose(1, 2)
         return block.reshape(self.out_copies * self.d_out, self.in_copies * self.d_in, -1)
-
-
-class Expansion(torch.autograd.Function):
-    """(w · L(Λ)) · basis, where L holds the moments in blocks along its diagonal, with its gradient written out.
-
-    L is filled and multiplied whole, where autograd would see one product per irrep and a dozen views around it.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(weight: Tensor, moments: Tensor, basis: Tensor, places: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        flat = torch.zeros(len(basis) ** 2, dtype=moments.dtype, device=moments.device)
-        matrix = flat.index_copy(0, places, moments.index_select(0, which)).view(len(basis), -1)
-        return weight @ matrix @ basis, matrix
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs, output[1])
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        weight, moments, basis, places, which, matrix = ctx.saved_tensors
-        d_kernel, d_matrix = gradients  # the matrix has one if this gradient is differentiated
-        d_weight = None
-        if d_kernel is not None:
-            turned = d_kernel @ basis.T
-            d_weight, own = turned @ matrix.T, weight.T @ turned
-            d_matrix = own if d_matrix is None else own + d_matrix
-        if d_matrix is None:
-            return None, None, None, None, None
-        filled = d_matrix.reshape(-1).index_select(0, places)
-        return d_weight, torch.zeros_like(moments).index_add(0, which, filled), None, None, None
 
 
 def multiply(weight: Tensor, segments: tuple[tuple[int, int, int], ...], moments: list[Tensor]) -> Tensor:

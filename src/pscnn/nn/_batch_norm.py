@@ -14,7 +14,7 @@ from pscnn.nn._fast import fused
 from pscnn.nn._field_norm import FieldNorm, FieldStatistics, channel_statistics, field_statistics
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
-from pscnn.nn._norm_act import NONE, Following, NormAct, norm_act
+from pscnn.nn._norm_act import NONE, Following, NormAct, norm_act, split_statistics
 
 
 class BatchNorm(Layer):
@@ -39,6 +39,8 @@ class BatchNorm(Layer):
     field_size: Tensor
     average: Tensor
     trivial: Tensor
+    table: Tensor
+    directions: Tensor
 
     def __init__(
         self, in_type: FieldType, eps: float = 1e-5, momentum: float = 0.1, device: Device = None, dtype: DType = None
@@ -85,9 +87,10 @@ class BatchNorm(Layer):
                 one, two, *numbers = following
                 y = norm_act(x, one, two, scale, bias - mean * scale, *numbers)
                 return y[:, : x.shape[1] - following.gates * (x.shape[1] // following.size)]
-            y, centre, variance, *_ = NormAct.apply(  # type: ignore[no-untyped-call]
-                x, *self.ingredients(self.weight), self.field_size, *following
+            y, found = NormAct.apply(  # type: ignore[no-untyped-call]
+                x, self.weight, self.bias, self.table, self.directions, self.eps, *following
             )
+            centre, variance, *_ = split_statistics(found, len(self.weight), x.shape[1])
             self.update(centre, variance, x.numel() // x.shape[1])
             return y
 
@@ -110,7 +113,7 @@ class BatchNorm(Layer):
             self.num_batches_tracked.add_(1)
             unbiased = variance.detach() * (count / (count - 1))
             for running, new in ((self.running_mean, centre.detach()), (self.running_var, unbiased)):
-                running.mul_(1 - self.momentum).add_(new.to(running.dtype), alpha=self.momentum)
+                running.lerp_(new.to(running.dtype), self.momentum)
 
     def channel_statistics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Running mean, running variance, scale and shift of every channel."""
@@ -134,4 +137,19 @@ def _constants(fields: tuple[Representation, ...]) -> dict[str, AnyArray]:
         "field_size": sizes,
         "average": np.eye(len(fields))[:, field_of] / sizes[:, None],  # (fields, channels)
         "trivial": block_diagonal([rho.trivial_vectors() for rho in fields]),  # directions, (channels, trivial irreps)
+        **_tables(fields),
     }
+
+
+def _tables(fields: tuple[Representation, ...]) -> dict[str, AnyArray]:
+    """The same for kernels: ``_triton_fields`` says what they are."""
+    kinds = list(dict.fromkeys(fields))
+    vectors = {rho: rho.trivial_vectors() for rho in kinds}
+    width = max(16, 1 << (max(rho.size for rho in kinds) - 1).bit_length())
+    directions = np.zeros((len(kinds), max(v.shape[1] for v in vectors.values()), width))
+    for k, rho in enumerate(kinds):
+        directions[k, : vectors[rho].shape[1], : rho.size] = vectors[rho].T
+    sizes = np.array([(rho.size, vectors[rho].shape[1], kinds.index(rho)) for rho in fields])
+    starts = np.cumsum(sizes[:, :2], axis=0) - sizes[:, :2]
+    columns = starts[:, 0], sizes[:, 0], starts[:, 1], sizes[:, 1], sizes[:, 2]
+    return {"table": np.stack(columns, axis=1).astype(np.int32), "directions": directions}

@@ -23,6 +23,7 @@ PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
 class _Conv(SteerableMap):
     dimension: int
     kernel_size: int
+    _packs = True
 
     def __init__(
         self,

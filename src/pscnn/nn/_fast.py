@@ -80,9 +80,23 @@ def empty_map(x: Tensor, channels: int) -> Tensor:
     return x.new_empty(x.shape[0], *x.shape[2:], channels + -channels % CHANNELS).movedim(-1, 1)
 
 
-def with_surplus(padded: Tensor, channels: int) -> Tensor:
-    """The first channels of a map behind which there are zeros; ``portions`` finds them again, without a copy."""
-    x = padded[:, :channels]
+def even(x: Tensor) -> Tensor:
+    """X with all channels of a pixel together and pixels at equal distances."""
+    step = x.stride(-1)
+    fits = x.stride(1) == 1
+    for axis in (*range(x.ndim - 1, 1, -1), 0):
+        fits &= x.stride(axis) == step
+        step *= x.shape[axis]
+    # Not channels_last: of maps with one pixel it may leave any distances.
+    return x if fits else x.new_empty(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1).copy_(x)
+
+
+def with_surplus(padded: Tensor, channels: int, rows: int | None = None) -> Tensor:
+    """The first channels of a map, or of a kernel, behind which there are zeros.
+
+    ``portions`` and ``padded_kernel`` find them again, without a copy.
+    """
+    x = padded[:rows, :channels]
     if not (torch.compiler.is_compiling() or _transformed(x)):
         x._padded = padded  # type: ignore[attr-defined]
     return x
@@ -90,12 +104,22 @@ def with_surplus(padded: Tensor, channels: int) -> Tensor:
 
 def portions(x: Tensor) -> Tensor:
     """A map with zeros behind its channels up to whole portions, channels innermost."""
-    # Those that were handed on have no history: where gradients have gradients they would be lost.
-    if not (torch.compiler.is_compiling() or torch.is_grad_enabled() or _transformed(x)):
-        padded: Tensor | None = getattr(x, "_padded", None)
-        if padded is not None and padded.data_ptr() == x.data_ptr() and padded.dtype == x.dtype:
-            return padded
-    return _padded(x, x.shape[1])
+    handed = _handed_on(x)
+    return _padded(x, x.shape[1]) if handed is None else handed
+
+
+def padded_kernel(kernel: Tensor) -> Tensor:
+    """A kernel with zeros behind its channels, in and out, up to whole portions, channels innermost."""
+    handed = _handed_on(kernel)
+    return _padded(kernel, kernel.shape[1], len(kernel)) if handed is None else handed
+
+
+def _handed_on(x: Tensor) -> Tensor | None:
+    # What was handed on has no history: where gradients have gradients it would be lost.
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or _transformed(x):
+        return None
+    padded: Tensor | None = getattr(x, "_padded", None)
+    return padded if padded is not None and padded.data_ptr() == x.data_ptr() and padded.dtype == x.dtype else None
 
 
 def _padded(t: Tensor, second: int, first: int = 0) -> Tensor:
@@ -200,7 +224,7 @@ class ByPortions(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
         run = F.conv2d if x.ndim == 4 else F.conv3d
-        y = run(portions(x), _padded(kernel, kernel.shape[1], len(kernel)), None, stride, padding, dilation)
+        y = run(portions(x), padded_kernel(kernel), None, stride, padding, dilation)
         return with_surplus(y, len(kernel))  # kernels of zeros give zeros
 
     @staticmethod
@@ -214,7 +238,7 @@ class ByPortions(torch.autograd.Function):
         spatial = x.ndim - 2
         stride, padding, dilation = ([n] * spatial for n in ctx.options)
         g, wanted = portions(gradients[0].to(x.dtype)), [ctx.needs_input_grad[0], True, False]
-        padded = portions(x), _padded(kernel, kernel.shape[1], len(kernel))
+        padded = portions(x), padded_kernel(kernel)
         dx, d_kernel, _ = torch.ops.aten.convolution_backward(
             g, *padded, None, stride, padding, dilation, False, [0] * spatial, 1, wanted
         )

@@ -11,15 +11,33 @@ from torch import Tensor
 
 from pscnn._memo import memo
 from pscnn._types import Array
-from pscnn.groups import FunctionSpace, Representation
+from pscnn.groups import O2, SO2, FunctionSpace, Group, Representation
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer, Nonlinearity
-from pscnn.nn._norm_act import FOURIER, Following
+from pscnn.nn._nonlinearity import unit_scale
+from pscnn.nn._norm_act import FOURIER, Act, Following
 
 LARGEST = 64
 """Channels of a field whose transform is done within a kernel; larger ones are products of their own."""
+
+
+def function_field(group: Group, frequency: int) -> FunctionSpace:
+    """Functions on the group, if it acts in a plane or about an axis, else on the sphere.
+
+    Args:
+        group: H.
+        frequency: The highest of the functions.
+
+    Example:
+        >>> from pscnn.groups import SO3
+        >>> function_field(O2(), 2).size, function_field(SO3(), 2).size
+        (10, 9)
+    """
+    if group.planar is not None:
+        return group.functions(frequency)
+    return group.functions(frequency, O2() if group.has_reflections else SO2())
 
 
 class FourierPointwise(Nonlinearity):
@@ -46,6 +64,9 @@ class FourierPointwise(Nonlinearity):
 
     to_samples: Tensor
     to_coefficients: Tensor
+    forth: Tensor
+    back: Tensor
+    unit: Tensor
     _quotient = False
 
     def __init__(
@@ -76,16 +97,29 @@ class FourierPointwise(Nonlinearity):
         self.function, self.degree = function, degree
         self._size = rho.size
         if isinstance(rho, FunctionSpace):
-            for key, array in zip(("to_samples", "to_coefficients"), _transforms(rho, degree), strict=True):
+            names, arrays = ("to_samples", "to_coefficients"), _transforms(rho, degree)
+            if function is F.elu and rho.size <= LARGEST:
+                names, arrays = (*names, "forth", "back"), (*arrays, *_tables(rho, degree))  # type: ignore[assignment]
+                self.add_constant("unit", unit_scale(in_type.size), torch.empty(0, device=device))
+            for key, array in zip(names, arrays, strict=True):
                 self.add_constant(key, array, torch.empty(0, device=device, dtype=dtype))
             self.samples = len(self.to_samples)
         else:
             self.samples = self._size  # one channel per element (or coset) already
 
+    def following(self) -> Following | None:
+        """What kernels on a GPU do of it: ELU of functions in single precision."""
+        if "forth" not in self._arrays or self.forth.dtype != torch.float32:
+            return None
+        return Following(self.forth, self.back, FOURIER, 0, self._size)
+
     def forward(self, x: Tensor) -> Tensor:
         self.check(x)
         if "to_samples" not in self._arrays:
             return self.function(x)
+        following = self.following() if fused(x) and x.ndim > 2 else None
+        if following is not None:
+            return Act.apply(x, self.unit.float(), *following)  # type: ignore[no-untyped-call]
         x = x.unflatten(1, (-1, self._size))
         values = self.function(torch.einsum("sd,bnd...->bns...", self.to_samples.to(x.dtype), x))
         return torch.einsum("ds,bns...->bnd...", self.to_coefficients.to(x.dtype), values).flatten(1, 2)
@@ -128,9 +162,6 @@ class FourierBatchNorm(Layer):
         torch.Size([2, 40, 5, 5])
     """
 
-    forth: Tensor
-    back: Tensor
-
     def __init__(
         self,
         in_type: FieldType,
@@ -146,9 +177,6 @@ class FourierBatchNorm(Layer):
         quotient = isinstance(rho, FunctionSpace) and rho.subgroup is not None
         make = QuotientFourierPointwise if quotient else FourierPointwise
         self.pointwise = make(in_type, degree=degree, device=device, dtype=dtype)
-        if isinstance(rho, FunctionSpace):
-            for key, table in zip(("forth", "back"), _tables(rho, self.pointwise.degree), strict=True):
-                self.add_constant(key, table, self.norm.weight)
 
     @property
     def gain(self) -> float:
@@ -156,10 +184,8 @@ class FourierBatchNorm(Layer):
         return self.pointwise.gain
 
     def forward(self, x: Tensor) -> Tensor:
-        rho = self.in_type.representations[0]
-        if not (fused(x) and "forth" in self._arrays and rho.size <= LARGEST and self.norm.one_pass(x)):
-            return self.pointwise(self.norm(x))
-        return self.norm.then(x, Following(self.forth, self.back, FOURIER, 0, rho.size))
+        following = self.pointwise.following() if fused(x) and self.norm.one_pass(x) else None
+        return self.pointwise(self.norm(x)) if following is None else self.norm.then(x, following)
 
 
 @memo

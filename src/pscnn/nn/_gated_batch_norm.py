@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 from torch import Tensor
 
-from pscnn._memo import memo
-from pscnn._types import AnyArray
-from pscnn.groups import Representation
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
-from pscnn.nn._nonlinearity import GatedNonlinearity
-from pscnn.nn._norm_act import GATE, Following
+from pscnn.nn._nonlinearity import GatedNonlinearity, Gates
 
 
 class GatedBatchNorm(Layer):
@@ -23,6 +18,7 @@ class GatedBatchNorm(Layer):
         out_type: The fields after the gate, sums of irreps. ``in_type`` follows from it.
         eps: As in ``BatchNorm``.
         momentum: As in ``BatchNorm``.
+        gates: As in ``GatedNonlinearity``.
 
     Shape:
         (B, in_type.size, …) → (B, out_type.size, …).
@@ -36,21 +32,19 @@ class GatedBatchNorm(Layer):
         torch.Size([2, 12, 5, 5])
     """
 
-    gate_of: Tensor
-    members: Tensor
-
     def __init__(
-        self, out_type: FieldType, eps: float = 1e-5, momentum: float = 0.1, device: Device = None, dtype: DType = None
+        self,
+        out_type: FieldType,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        gates: Gates = "irrep",
+        device: Device = None,
+        dtype: DType = None,
     ) -> None:
-        gate = GatedNonlinearity(out_type)
+        gate = GatedNonlinearity(out_type, gates)
         super().__init__(gate.in_type, out_type)
         self.gate = gate
         self.norm = BatchNorm(self.in_type, eps, momentum, device, dtype)
-        field = out_type.representations[0]
-        self._equal = all(rho == field for rho in out_type.representations)
-        self._gates = len(field.irreps)
-        for name, table in zip(("gate_of", "members"), _partners(field), strict=True):
-            self.add_constant(name, table, self.norm.weight)
 
     @property
     def gain(self) -> float:
@@ -58,20 +52,5 @@ class GatedBatchNorm(Layer):
         return self.gate.gain
 
     def forward(self, x: Tensor) -> Tensor:
-        if not (self._equal and fused(x) and self.norm.one_pass(x)):
-            return self.gate(self.norm(x))
-        size = self.in_type.representations[0].size
-        return self.norm.then(x, Following(self.gate_of, self.members, GATE, self._gates, size))
-
-
-@memo
-def _partners(field: Representation) -> tuple[AnyArray, AnyArray]:
-    """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P."""
-    sizes = [psi.size for psi in field.irreps]
-    gates, channels = len(sizes), len(sizes) + sum(sizes)
-    width = max(16, 1 << (channels - 1).bit_length())
-    gate_of = np.zeros(width, dtype=np.int32)
-    gate_of[gates:channels] = np.repeat(np.arange(gates), sizes)
-    members = np.full((max(sizes), width), -1, dtype=np.int32)
-    members[np.concatenate([np.arange(d) for d in sizes]), gate_of[gates:channels]] = np.arange(gates, channels)
-    return gate_of, members
+        following = self.gate.following() if fused(x) and self.norm.one_pass(x) else None
+        return self.gate(self.norm(x)) if following is None else self.norm.then(x, following)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._types import IntArray
-from pscnn.groups import direct_sum
+from pscnn._memo import memo
+from pscnn._types import AnyArray, IntArray
+from pscnn.groups import Representation, direct_sum
+from pscnn.nn._fast import fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Nonlinearity, period
+from pscnn.nn._norm_act import GATE, Act, Following
 
 
 def check_irrep_basis(layer: str, fields: FieldType) -> None:
@@ -23,14 +26,24 @@ def check_irrep_basis(layer: str, fields: FieldType) -> None:
             )
 
 
+Gates = Literal["irrep", "field"]
+"""What has a gate of its own."""
+
+
+def gate_sizes(field: Representation, gates: Gates) -> list[int]:
+    """How many channels of a field each of its gates scales."""
+    return [field.size] if gates == "field" else [psi.size for psi in field.irreps]
+
+
 class GatedNonlinearity(Nonlinearity):
     """Scales each irrep ψ by a gate, y = σ(s) x, where s is a scalar field of its own (paper, Appendix E.1).
 
-    Every input field is [one gate per irrep] ⊕ [irreps]; the gates are used up. Gates are trivial irreps, so the
-    convolution and normalisation before this layer give each its own bias.
+    Every input field is [its gates] ⊕ [irreps]; the gates are used up. Gates are trivial irreps, so the convolution and
+    normalisation before this layer give each its own bias.
 
     Args:
         out_type: The fields after the gate, sums of irreps. ``in_type`` follows from it.
+        gates: "irrep" for one gate per irrep, as in the paper, or "field" for one per field, with fewer channels.
 
     Shape:
         (B, in_type.size, …) → (B, out_type.size, …).
@@ -46,21 +59,37 @@ class GatedNonlinearity(Nonlinearity):
     gates: Tensor
     features: Tensor
     which: Tensor
+    gate_of: Tensor
+    members: Tensor
+    unit: Tensor
 
-    def __init__(self, out_type: FieldType) -> None:
+    def __init__(self, out_type: FieldType, gates: Gates = "irrep") -> None:
         super().__init__(out_type)
         check_irrep_basis("GatedNonlinearity", out_type)
+        if gates not in ("irrep", "field"):
+            raise ValueError(f"GatedNonlinearity: gates must be 'irrep' or 'field', got {gates!r}")
         trivial = out_type.group.trivial
-        gated = {rho: direct_sum([trivial] * len(rho.irreps) + [rho]) for rho in set(out_type.representations)}
+        scaled = {rho: gate_sizes(rho, gates) for rho in set(out_type.representations)}
+        gated = {rho: direct_sum([trivial] * len(sizes) + [rho]) for rho, sizes in scaled.items()}
         self.in_type = FieldType(out_type.group, [gated[rho] for rho in out_type.representations])
         self._copies, fields = period(out_type)
-        is_gate = np.concatenate([np.repeat([True, False], [len(rho.irreps), rho.size]) for rho in fields])
-        sizes = [psi.size for rho in fields for psi in rho.irreps]
+        is_gate = np.concatenate([np.repeat([True, False], [len(scaled[rho]), rho.size]) for rho in fields])
+        sizes = [size for rho in fields for size in scaled[rho]]
         self._single = len(fields) == 1  # then gates and features are contiguous
         self._gates = len(sizes)
         self.add_constant("gates", np.flatnonzero(is_gate), torch.empty(0))
         self.add_constant("features", np.flatnonzero(~is_gate), torch.empty(0))
         self.add_constant("which", np.repeat(np.arange(len(sizes)), sizes), torch.empty(0))
+        if self._single:
+            self.add_constant("unit", unit_scale(self.in_type.size), torch.empty(0))
+            for name, table in zip(("gate_of", "members"), _partners(tuple(sizes)), strict=True):
+                self.add_constant(name, table, torch.empty(0))
+
+    def following(self) -> Following | None:
+        """What kernels on a GPU do of it; only for equal fields."""
+        if not self._single:
+            return None
+        return Following(self.gate_of, self.members, GATE, self._gates, self.in_type.size // self._copies)
 
     @property
     def gate_channels(self) -> IntArray:
@@ -71,6 +100,9 @@ class GatedNonlinearity(Nonlinearity):
     def forward(self, x: Tensor) -> Tensor:
         self.check(x)
         traced = not isinstance(x, Tensor)
+        following = self.following() if fused(x) and x.ndim > 2 else None
+        if following is not None:
+            return Act.apply(x, self.unit.float(), *following)  # type: ignore[no-untyped-call]
         x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
         if self._single and not (traced or torch.compiler.is_compiling()):
             out: Tensor = _Gate.apply(x, self.which, self._gates)  # type: ignore[no-untyped-call]
@@ -80,6 +112,28 @@ class GatedNonlinearity(Nonlinearity):
         else:
             gates, features = x.index_select(2, self.gates), x.index_select(2, self.features)
         return (features * gates.sigmoid().index_select(2, self.which)).flatten(1, 2)
+
+
+@memo
+def unit_scale(channels: int) -> AnyArray:
+    """A one and a zero for every channel: the scale and shift that change nothing."""
+    return np.stack([np.ones(channels), np.zeros(channels)])
+
+
+@memo
+def _partners(sizes: tuple[int, ...]) -> tuple[AnyArray, AnyArray]:
+    """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P.
+
+    Args:
+        sizes: How many channels of a field each of its gates scales.
+    """
+    gates, channels = len(sizes), len(sizes) + sum(sizes)
+    width = max(16, 1 << (channels - 1).bit_length())
+    gate_of = np.zeros(width, dtype=np.int32)
+    gate_of[gates:channels] = np.repeat(np.arange(gates), sizes)
+    members = np.full((max(sizes), width), -1, dtype=np.int32)
+    members[np.concatenate([np.arange(d) for d in sizes]), gate_of[gates:channels]] = np.arange(gates, channels)
+    return gate_of, members
 
 
 class _Gate(torch.autograd.Function):

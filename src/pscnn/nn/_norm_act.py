@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pscnn.nn._fast import Operation, empty_map, with_surplus
-from pscnn.nn._field_norm import field_gradients, field_statistics
+from pscnn.nn._fast import Operation, empty_map, even, with_surplus
+from pscnn.nn._field_norm import FieldStatistics
 
 NONE, GATE, FOURIER = 0, 1, 2
 
@@ -32,48 +33,89 @@ class Following(NamedTuple):
     size: int
 
 
+def split_statistics(found: Tensor, fields: int, channels: int) -> FieldStatistics:
+    """What the kernels leave one after the other."""
+    trivial = len(found) - 2 * fields - 4 * channels
+    centre, variance, inverse, *others = found.split([trivial, fields, fields, *[channels] * 4])
+    mean, removed, scale, shift = others
+    return FieldStatistics(centre, variance, mean, removed, inverse, scale, shift)
+
+
 class NormAct(torch.autograd.Function):
-    """The output, and ``field_statistics``; with the gradient written out."""
+    """The output, and the statistics one after the other; with the gradient written out."""
 
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor, bias: Tensor, field_of: Tensor, average: Tensor, trivial: Tensor, eps: float,
-        field_size: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int,
-    ) -> tuple[Tensor, ...]:  # fmt: skip
-        variance, mean = channel_moments(x).unbind()
-        found = field_statistics((variance, mean), weight, bias, field_of, average, trivial, eps)
-        y = norm_act(x, one, two, found.scale, found.shift, kind, gates, size)
-        return with_surplus(y, _out_channels(x, gates, size)), *found
+        x: Tensor, weight: Tensor, bias: Tensor, table: Tensor, directions: Tensor, eps: float, one: Tensor,
+        two: Tensor, kind: int, gates: int, size: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        found = map_statistics(x, weight, bias, table, directions, eps)
+        own = split_statistics(found, len(weight), x.shape[1])
+        y = norm_act(x, one, two, own.scale, own.shift, kind, gates, size)
+        return with_surplus(y, _out_channels(x, gates, size)), found
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, _, _, field_of, average, trivial, _, field_size, one, two, *ctx.numbers = inputs
-        _, _, _, *statistics, shift = output  # mean, removed, inverse, scale
-        ctx.save_for_backward(x, one, two, shift, field_of, field_size, average, trivial, *statistics)
-        ctx.mark_non_differentiable(*output[1:])
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, _, _, table, directions, _, one, two, *ctx.numbers = inputs
+        ctx.save_for_backward(x, one, two, output[1], table, directions)
+        ctx.mark_non_differentiable(output[1])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        x, one, two, shift, *constants, mean, removed, inverse, scale = ctx.saved_tensors
-        common = x, gradients[0], one, two, scale, shift
-        sums = norm_act_sums(*common, mean, *ctx.numbers)
-        slope, offset, d_weight, d_bias = field_gradients(
-            sums[0], sums[1], x.numel() // x.shape[1], constants, mean, removed, inverse, scale
-        )
-        dx = with_surplus(norm_act_backward(*common, slope, offset, *ctx.numbers), x.shape[1])
-        return dx, d_weight, d_bias, *[None] * 10
+        x, one, two, found, table, directions = ctx.saved_tensors
+        own = split_statistics(found, len(table), x.shape[1])
+        vectors = norm_act_vectors(x, gradients[0], one, two, found, table, directions, *ctx.numbers)
+        trivial = len(own.centre)
+        slope, offset, d_weight, d_bias = vectors.split([x.shape[1], x.shape[1], len(table), trivial])
+        dx = norm_act_backward(x, gradients[0], one, two, own.scale, own.shift, slope, offset, *ctx.numbers)
+        return with_surplus(dx, x.shape[1]), d_weight, d_bias, *[None] * 8
+
+
+class Act(torch.autograd.Function):
+    """What follows a normalisation, without one; ``unit`` holds a one and a zero for every channel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, unit: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int
+    ) -> Tensor:
+        ctx.save_for_backward(x, unit, one, two)
+        ctx.numbers = kind, gates, size
+        return with_surplus(norm_act(x, one, two, *unit.unbind(), *ctx.numbers), _out_channels(x, gates, size))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, unit, *tables = ctx.saved_tensors
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # this gradient is to be differentiated
+            y = _act_in_torch(x, *tables, *ctx.numbers)
+            (dx,) = torch.autograd.grad(y, x, gradients[0], create_graph=True)
+        else:
+            scale, none = unit.unbind()
+            padded = norm_act_backward(x, gradients[0], *tables, scale, none, none, none, *ctx.numbers)
+            dx = with_surplus(padded, x.shape[1])
+        return dx, *[None] * 6
+
+
+def _act_in_torch(x: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int) -> Tensor:
+    fields = x.unflatten(1, (-1, size))
+    if kind == GATE:
+        opened = fields[:, :, :gates].sigmoid().index_select(2, one[gates:size])
+        return (fields[:, :, gates:] * opened).flatten(1, 2)
+    samples = F.elu(torch.einsum("bnd...,ds->bns...", fields, one[:size].to(x.dtype)))
+    return torch.einsum("bns...,sd->bnd...", samples, two[:, :size].to(x.dtype)).flatten(1, 2)
 
 
 # The compiler sees these as operations of their own. They look at the layouts of what they get when they run, since
 # the compiler may choose others than it announces. Maps that they make have zeros behind their channels.
 
 
-def _channel_moments(x: Tensor) -> Tensor:
-    """The variance and the mean of every channel, (2, C)."""
-    from pscnn.nn import _triton_kernels
+def _map_statistics(x: Tensor, weight: Tensor, bias: Tensor, table: Tensor, directions: Tensor, eps: float) -> Tensor:
+    """What ``split_statistics`` takes apart."""
+    from pscnn.nn import _triton_fields, _triton_kernels
 
-    return _triton_kernels.moments(_even(x))
+    found, portion = _triton_kernels.moments(even(x))
+    rows = x.numel() // x.shape[1]
+    return _triton_fields.field_statistics(found, portion, rows, weight, bias, table, directions, eps)
 
 
 def _norm_act(
@@ -83,49 +125,47 @@ def _norm_act(
     from pscnn.nn import _triton_kernels
 
     y = empty_map(x, _out_channels(x, gates, size))
-    _triton_kernels.forward(_even(x), y, one, two, (scale, shift), kind, gates, size)
+    _triton_kernels.forward(even(x), y, one, two, (scale, shift), kind, gates, size)
     return y
 
 
-def _norm_act_sums(
-    x: Tensor, g: Tensor, one: Tensor, two: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, kind: int, gates: int,
-    size: int,
+def _norm_act_vectors(
+    x: Tensor, g: Tensor, one: Tensor, two: Tensor, found: Tensor, table: Tensor, directions: Tensor, kind: int,
+    gates: int, size: int,
 ) -> Tensor:  # fmt: skip
-    """With d the gradient of x · scale + shift: Σ d and Σ d (x − mean) over all pixels, (2, C)."""
-    from pscnn.nn import _triton_kernels
+    """Slope and offset of x in its gradient, and the gradients of weight and bias, one after the other."""
+    from pscnn.nn import _triton_fields, _triton_kernels
 
-    return _triton_kernels.sums(_even(x), _even(g), one, two, (scale, shift, mean), kind, gates, size)
+    own = split_statistics(found, len(table), x.shape[1])
+    vectors = own.scale, own.shift, own.mean
+    sums = _triton_kernels.sums(even(x), even(g), one, two, vectors, kind, gates, size)
+    return _triton_fields.field_gradients(sums, found, x.numel() // x.shape[1], table, directions)
 
 
 def _norm_act_backward(
     x: Tensor, g: Tensor, one: Tensor, two: Tensor, scale: Tensor, shift: Tensor, slope: Tensor, offset: Tensor,
     kind: int, gates: int, size: int,
 ) -> Tensor:  # fmt: skip
-    """With d as above: d · scale + x · slope + offset."""
+    """With d the gradient of x · scale + shift: d · scale + x · slope + offset."""
     from pscnn.nn import _triton_kernels
 
     dx = empty_map(x, x.shape[1])
     vectors = scale, shift, slope, offset
-    _triton_kernels.backward(_even(x), _even(g), dx, one, two, vectors, kind, gates, size)
+    _triton_kernels.backward(even(x), even(g), dx, one, two, vectors, kind, gates, size)
     return dx
 
 
-channel_moments = Operation(_channel_moments, lambda x: x.new_empty(2, x.shape[1], dtype=torch.float32))
+map_statistics = Operation(
+    _map_statistics,
+    lambda x, weight, bias, *_: x.new_empty(len(bias) + 2 * len(weight) + 4 * x.shape[1], dtype=torch.float32),
+)
 norm_act = Operation(_norm_act, lambda x, *rest: empty_map(x, _out_channels(x, *rest[-2:])))
-norm_act_sums = Operation(_norm_act_sums, lambda x, *rest: x.new_empty(2, x.shape[1], dtype=torch.float32))
+norm_act_vectors = Operation(
+    _norm_act_vectors,
+    lambda x, g, one, two, found, table, *_: torch.empty_like(found[: len(found) - len(table) - 2 * x.shape[1]]),
+)
 norm_act_backward = Operation(_norm_act_backward, lambda x, *_: empty_map(x, x.shape[1]))
 
 
 def _out_channels(x: Tensor, gates: int, size: int) -> int:
     return x.shape[1] - gates * (x.shape[1] // size)
-
-
-def _even(x: Tensor) -> Tensor:
-    """X with all channels of a pixel together and pixels at equal distances."""
-    step = x.stride(-1)
-    even = x.stride(1) == 1
-    for axis in (*range(x.ndim - 1, 1, -1), 0):
-        even &= x.stride(axis) == step
-        step *= x.shape[axis]
-    # Not channels_last: of maps with one pixel it may leave any distances.
-    return x if even else x.new_empty(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1).copy_(x)

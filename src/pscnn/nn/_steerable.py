@@ -15,7 +15,8 @@ from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.likelihood import Likelihood
 from pscnn.nn import _bases
-from pscnn.nn._bases import Expansion, Tile, multiply
+from pscnn.nn._bases import Tile, multiply
+from pscnn.nn._expansion import Packed, Turned, has_kernels, moments_of
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
 
@@ -37,6 +38,7 @@ class SteerableMap(Layer):
     out_basis: Tensor
     bias_basis: Tensor
     bias: nn.Parameter | None
+    _packs = False  # whether it applies kernels as ``packed_kernel`` gives them
 
     def __init__(
         self,
@@ -107,6 +109,7 @@ class SteerableMap(Layer):
             places, which = zip(*(_bases.slot_matrix(basis.slots.segments, moments) for basis in bases), strict=True)
             self.add_constants("slot_places", places, like)
             self.add_constants("slot_moments", which, like)
+            self.add_constants("slot_table", [_bases.slot_table(b.slots.segments, moments) for b in bases], like)
         points = self.harmonics.shape[1]
         if self._dense and len(bases[0].matrix) * out.size * inn.size * points <= 4 * DENSE_LIMIT:
             self.add_constants("sampled", [_bases.sampled_basis(*ingredients)], like)
@@ -153,6 +156,8 @@ class SteerableMap(Layer):
 
     def tile_weights(self) -> list[Tensor]:
         """The weights of every tile, (copies, weights), as views."""
+        if len(self._tiles) == 1:
+            return [self.weight.view(self._tiles[0].copies, -1)]
         out, start = [], 0
         for tile in self._tiles:
             stop = start + tile.copies * tile.weights
@@ -167,15 +172,30 @@ class SteerableMap(Layer):
         with torch.autocast(self.weight.device.type, enabled=False):
             if self.likelihood is None:
                 return self.expand(None)
-            if torch.compiler.is_compiling() or not _few_operations(self.weight):
+            if not has_kernels(self.weight):
                 return self.expand(self.likelihood.moment_list())
-            moments = self.likelihood.flat_moments()
-            places, which = self.constants("slot_places"), self.constants("slot_moments")
+            return self._assemble(lambda k, weight, basis: weight @ basis, weights=self._turned_weights())
 
-            def product(k: int, weight: Tensor, basis: Tensor) -> Tensor:
-                return Expansion.apply(weight, moments, basis, places[k], which[k])[0]  # type: ignore[no-untyped-call]
+    def packed_kernel(self) -> Tensor:
+        """The kernel as a convolution on a GPU wants it, where that takes fewer operations."""
+        plain = self._dense and self.groups == 1 and not {"out_order", "in_order"} & self._arrays.keys()
+        sampled = self.constants("sampled")
+        if not (plain and sampled and self._spatial and has_kernels(self.weight)):
+            return self.kernel()
+        half = torch.is_autocast_enabled("cuda")
+        dtype = torch.get_autocast_dtype("cuda") if half else self.weight.dtype
+        with torch.autocast("cuda", enabled=False):
+            block = self._turned_weights()[0] @ sampled[0]
+            return Packed.apply(block, self._tiles[0], self._spatial, dtype)  # type: ignore[no-untyped-call]
 
-            return self._assemble(product)
+    def _turned_weights(self) -> list[Tensor]:
+        """Λ_i w for every slot of every tile, on a GPU."""
+        if self.likelihood is None:
+            return self.tile_weights()
+        moments, largest = moments_of(self.likelihood), max(psi.size for psi in self.likelihood.irreps)
+        tables = zip(*map(self.constants, ("slot_table", "slot_places", "slot_moments")), strict=True)
+        parts = zip(self.tile_weights(), tables, strict=True)
+        return [Turned.apply(weight, moments, *table, largest) for weight, table in parts]  # type: ignore[no-untyped-call]
 
     def expand(self, moments: list[Tensor] | None, harmonics: Tensor | None = None) -> Tensor:
         """The kernel for given matrices Λ_i in place of the likelihood's; None stands for the identity.
@@ -189,11 +209,17 @@ class SteerableMap(Layer):
 
         return self._assemble(product, harmonics)
 
-    def _assemble(self, product: Callable[[int, Tensor, Tensor], Tensor], harmonics: Tensor | None = None) -> Tensor:
+    def _assemble(
+        self,
+        product: Callable[[int, Tensor, Tensor], Tensor],
+        harmonics: Tensor | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
         """The kernel from the products of every tile's weights, moments and basis."""
         # Basis times harmonics: one product instead of two smaller ones.
         sampled = self.constants("sampled") if harmonics is None and _few_operations(self.weight) else []
-        parts = zip(self._tiles, self.tile_weights(), sampled or self.constants("basis"), strict=True)
+        bases = sampled or self.constants("basis")
+        parts = zip(self._tiles, self.tile_weights() if weights is None else weights, bases, strict=True)
         rows = [tile.joined(product(k, weight, basis)) for k, (tile, weight, basis) in enumerate(parts)]
         out = torch.cat(rows) if len(rows) > 1 else rows[0]
         if not self._dense:
@@ -240,10 +266,13 @@ class SteerableMap(Layer):
             out = (self.bias @ self.bias_basis).reshape(-1)
         return out.index_select(0, self.out_order) if "out_order" in self._arrays else out
 
-    def kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+    def kernel_and_bias(self, packed: bool = False) -> tuple[Tensor, Tensor | None]:
         """Kernel and bias; in eval mode without gradients, expanded once and reused until a parameter changes.
 
         A change behind autograd's back, through ``parameter.data``, cannot be seen: call ``eval()`` after one.
+
+        Args:
+            packed: Whether the kernel may be as ``packed_kernel`` gives it in training.
         """
         if torch.compiler.is_compiling():
             return self.kernel(), self.full_bias()
@@ -255,11 +284,12 @@ class SteerableMap(Layer):
         ):
             # An optimiser step may follow, and fused ones do not count up the version of what they change.
             self._cache = None
+            make = self.packed_kernel if packed else self.kernel
             if self._held is None:
-                return self.kernel(), self.full_bias()
-            mode = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+                return make(), self.full_bias()
+            mode = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), packed, torch.is_autocast_enabled("cuda")
             if mode not in self._held:
-                self._held[mode] = self.kernel(), self.full_bias()
+                self._held[mode] = make(), self.full_bias()
             return self._held[mode]
         key = [(id(p), p._version, p.data_ptr(), p.dtype) for p in parameters]
         if self._cache is None or self._cache[0] != key:
@@ -269,7 +299,7 @@ class SteerableMap(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """Expand the kernel and apply it."""
         self.check(x, len(self._spatial))
-        return self.convolve(x, *self.kernel_and_bias())
+        return self.convolve(x, *self.kernel_and_bias(packed=self._packs))
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Apply a given kernel and bias as this layer applies its own."""

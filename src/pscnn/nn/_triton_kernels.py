@@ -206,7 +206,7 @@ def _backward(
         first += ROWS
 
 
-def _on_device(function):
+def on_device(function):
     """Kernels are started on the device of the first tensor, which need not be the current one."""
 
     @functools.wraps(function)
@@ -221,68 +221,77 @@ class Plan:
     """How a feature map, its channels innermost and rows at equal distances, is divided among programs.
 
     Args:
-        x: The map.
-        two: The second table of what follows the normalisation: channels of each gate (M, W), or the transform from
-            samples (S, W).
+        rows: Pixels of all samples.
+        channels: Of each.
+        dtype: Of the map.
+        table: Shape of the second table of what follows the normalisation: channels of each gate (M, W), or the
+            transform from samples (S, W).
         kind: NONE, GATE or FOURIER.
         gates: Per field.
         size: Channels per field.
         programs: About how many.
     """
 
-    def __init__(self, x: Tensor, two: Tensor, kind: int, gates: int, size: int, programs: int) -> None:
-        self.rows, self.channels = x.numel() // x.shape[1], x.shape[1]
-        copies = triton.cdiv(self.channels, size)
+    def __init__(self, rows, channels, dtype, table, kind, gates, size, programs) -> None:
+        self.rows, self.channels = rows, channels
+        copies = triton.cdiv(channels, size)
         fields = 4 if copies % 4 == 0 else 2 if copies % 2 == 0 else 1
-        rows = (2 * TILE if kind == FOURIER else TILE) // fields
-        self.steps = triton.cdiv(self.rows, rows * programs)
-        self.parts = triton.cdiv(self.rows, rows * self.steps)
+        height = (2 * TILE if kind == FOURIER else TILE) // fields
+        self.steps = triton.cdiv(rows, height * programs)
+        self.parts = triton.cdiv(rows, height * self.steps)
         self.grid = self.parts, triton.cdiv(copies, fields)
-        self.out_channels = self.channels - gates * copies
-        samples, width = (1, 32) if kind == NONE else two.shape
-        precision = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(x.dtype, tl.float32)
+        self.out_channels = channels - gates * copies
+        samples, width = (1, 32) if kind == NONE else table
+        precision = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(dtype, tl.float32)
         self.shape = {"KIND": kind, "TYPE": precision, "G": gates, "P": size, "W": width, "S": samples}
-        self.shape |= {"FIELDS": fields, "ROWS": rows}
+        self.shape |= {"FIELDS": fields, "ROWS": height}
 
 
-@_on_device
-def moments(x: Tensor) -> Tensor:
-    """The variance and the mean of every channel, (2, C)."""
+_plan = functools.lru_cache(maxsize=4096)(Plan)
+
+
+def plan_of(x: Tensor, two: Tensor, kind: int, gates: int, size: int, programs: int) -> Plan:
+    """The same for a map; made once for maps that are alike."""
+    return _plan(x.numel() // x.shape[1], x.shape[1], x.dtype, tuple(two.shape), kind, gates, size, programs)
+
+
+@on_device
+def moments(x: Tensor) -> tuple[Tensor, int]:
+    """Of portions of the rows: the mean of every channel, and the sum of squared distances from it, (2, parts, C).
+
+    And how many rows a portion has; the last one may have fewer.
+    """
     rows, channels = x.numel() // x.shape[1], x.shape[1]
     steps = triton.cdiv(rows, 32 * (PROGRAMS // 4))
     parts = triton.cdiv(rows, 32 * steps)
     found = torch.empty(2, parts, channels, device=x.device)
     grid = parts, triton.cdiv(channels, 64)
     _moments[grid](x, found, rows, channels, x.stride(-1), steps, parts, ROWS=32, WIDTH=64)
-    size = 32 * steps
-    shares = (rows - size * torch.arange(parts, device=x.device)).clamp(max=size)[:, None] / rows
-    mean = (found[0] * shares).sum(0)
-    spread = torch.addcmul(found[1] / rows, shares, (found[0] - mean).square()).sum(0)
-    return torch.stack([spread.clamp(min=0), mean])
+    return found, 32 * steps
 
 
-@_on_device
+@on_device
 def forward(x, y, one, two, vectors, kind, gates, size) -> None:
     """Fill y, given scale and shift."""
-    plan = Plan(x, two, kind, gates, size, PROGRAMS)
+    plan = plan_of(x, two, kind, gates, size, PROGRAMS)
     numbers = plan.rows, plan.channels, plan.out_channels, x.stride(-1), y.stride(-1), plan.steps
     _forward[plan.grid](x, y, one, two, *vectors, *numbers, **plan.shape, SURPLUS=y.shape[1] - plan.out_channels)
 
 
-@_on_device
+@on_device
 def sums(x, g, one, two, vectors, kind, gates, size) -> Tensor:
-    """The two sums of every channel, (2, C), given scale, shift and mean."""
-    plan = Plan(x, two, kind, gates, size, PROGRAMS // 4)
+    """The two sums of every channel over portions of the rows, (2, parts, C), given scale, shift and mean."""
+    plan = plan_of(x, two, kind, gates, size, PROGRAMS // 4)
     out = vectors[0].new_empty(2, plan.parts, x.shape[1])
     numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), plan.steps, plan.parts
     _sums[plan.grid](x, g, out, one, two, *vectors, *numbers, **plan.shape)
-    return out.sum(1)
+    return out
 
 
-@_on_device
+@on_device
 def backward(x, g, dx, one, two, vectors, kind, gates, size) -> None:
     """Fill dx, given scale, shift, slope and offset."""
-    plan = Plan(x, two, kind, gates, size, PROGRAMS)
+    plan = plan_of(x, two, kind, gates, size, PROGRAMS)
     numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps
     surplus = dx.shape[1] - plan.channels
     _backward[plan.grid](x, g, dx, one, two, *vectors, *numbers, **plan.shape, SURPLUS=surplus)
@@ -317,16 +326,18 @@ def _patches(
     CHANNELS: tl.constexpr, K: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """All patches (B·H'·W', C·K·K) of images (B, C, H, W), with zeros up to COLUMNS."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]  # in 32 bits: divisions of longer numbers are slow
     k = tl.arange(0, WIDTH)[None, :]
     i = (row // out_width % out_height) * stride + k // K % K - padding
     j = (row % out_width) * stride + k % K - padding
-    place = ((row // (out_height * out_width) * CHANNELS + k // (K * K)) * height + i) * width + j
+    image = (row // (out_height * out_width)).to(tl.int64)
+    place = (image * CHANNELS + k // (K * K)) * (height * width) + (i * width + j)
     there = (row < rows) & (k < CHANNELS * K * K) & (i >= 0) & (i < height) & (j >= 0) & (j < width)
-    tl.store(y + row * COLUMNS + k, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
+    to = y + row.to(tl.int64) * COLUMNS + k
+    tl.store(to, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
 
 
-@_on_device
+@on_device
 def patches(x, y, shape, size, stride, padding) -> None:
     """Fill y, (B·H'·W', columns), with the patches of images side by side in memory."""
     rows, columns = y.shape
@@ -337,7 +348,7 @@ def patches(x, y, shape, size, stride, padding) -> None:
     _patches[(triton.cdiv(rows, per_program),)](x, y, *numbers, **options, ROWS=per_program)
 
 
-@_on_device
+@on_device
 def blur(x, y, along, axis, stride, padding, back) -> None:
     """Blur a map (B, …, C), its channels innermost and rows side by side, along one axis into another."""
     inner = x[(0,) * (axis + 1)].numel()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pscnn import models
 from pscnn.data import vectors
 from pscnn.densities import likelihoods
-from pscnn.models import NONLINEARITIES, VECTOR_METHODS
+from pscnn.models import VECTOR_METHODS, VECTOR_NONLINEARITIES
 from pscnn.training import Settings, Task, setting
 
 TEST_COUNT = 2000
@@ -24,7 +24,9 @@ class VectorSettings(Settings):
 
     method: str = setting("pe-mlp", choices=VECTOR_METHODS)
     group: str = setting("O(2)", "The group H, in 2D or 3D.")
-    nonlinearity: str = setting("gated", "Nonlinearity of the features.", section="network", choices=NONLINEARITIES)
+    nonlinearity: str = setting(
+        "gated", "Nonlinearity of the features.", section="network", choices=VECTOR_NONLINEARITIES
+    )
     shared: bool = setting(False, "Share one density between all layers.", section="density")
     noise: float = setting(
         0.0, "Noise on the zero initial weights of the preliminary approach.", section="network", least=0

@@ -10,6 +10,7 @@ from pscnn.training._fit import evaluate, train
 from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu, usual_workers
 from pscnn.training._graph import GraphedStep, prepare
 from pscnn.training._learner import Classification, Data, Learner, Regression
+from pscnn.training._place import choose_device, wake
 from pscnn.training._run import (
     RunError,
     check_result,
@@ -46,6 +47,7 @@ __all__ = [
     "Watch",
     "answers",
     "check_result",
+    "choose_device",
     "diverged",
     "evaluate",
     "export_run",
@@ -74,4 +76,5 @@ __all__ = [
     "task_type",
     "train",
     "usual_workers",
+    "wake",
 ]

@@ -18,7 +18,7 @@ from pscnn.densities import align
 from pscnn.training import _run as files
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data, Learner
-from pscnn.training._place import Place, choose_device
+from pscnn.training._place import Place, awake, choose_device, wake
 from pscnn.training._progress import Progress
 from pscnn.training._run import RunError, history, precision, read_task
 from pscnn.training._settings import rate
@@ -55,6 +55,8 @@ def train(
         return train_stacked([folder])[0]
     settings = task.settings
     device = choose_device(accelerator)
+    if devices == 1:
+        wake(device)
     with alone(folder), precision(settings.precision), files.kept_random_state():
         data = data or Data(task, data_dir)
         until = settings.epochs if epochs is None else min(epochs, settings.epochs)
@@ -122,6 +124,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
     learner = task.learner()
     if isinstance(learner, Classification):
         learner.class_weights.copy_(data.class_weights())
+    awake()
     learner.to(place.device)
     fit = UnderWay(folder, learner, place)
     steps = data.steps(place.processes)

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 from torch import fx, nn
 
-from pscnn.groups import Group, direct_sum
+from pscnn.groups import Group, Representation, direct_sum
 from pscnn.likelihood import Likelihood
 from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
 from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._fourier import function_field
 
 __all__ = ["convert"]
 
@@ -75,7 +76,7 @@ def convert(
     group: Group,
     bandlimit: int = 2,
     *,
-    fields: Literal["irreps", "regular"] = "irreps",
+    fields: Literal["irreps", "functions", "regular"] = "irreps",
     frequency: int = 2,
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
@@ -96,10 +97,12 @@ def convert(
         model: A CNN that ``torch.fx`` can trace; it is not changed.
         group: H, acting on the plane for 2D networks and on space for 3D ones.
         bandlimit: L of the densities.
-        fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "regular" for
-            copies of the regular representation of a finite group, on which the model's own nonlinearities act.
-            As many copies as come closest to the model's channels, at least one.
-        frequency: The highest frequency of "irreps" fields.
+        fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "functions" for
+            functions on H (in space, on the sphere) up to ``frequency``, with ELU of their samples for nonlinearities,
+            which takes fewer channels and is faster on a GPU; "regular" for copies of the regular representation of a
+            finite group, on which the model's own nonlinearities act. As many copies as come closest to the model's
+            channels, of functions as many as fit into them, at least one.
+        frequency: The highest frequency of "irreps" and "functions" fields.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
         density: Further options of ``Likelihood``, such as ``alignment="construction"``.
@@ -133,14 +136,16 @@ def convert(
     """
     if not isinstance(group, Group):
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
-    if fields not in ("irreps", "regular"):
-        raise ValueError(f"convert: fields must be 'irreps' or 'regular', got {fields!r}")
+    if fields not in ("irreps", "functions", "regular"):
+        raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
     if fields == "regular" and group.order is None:
-        raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='irreps'")
+        raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='functions'")
     for name, given in (("in_type", in_type), ("out_type", out_type)):
         if given is not None and given.group != group:
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
-    field = group.regular if fields == "regular" else direct_sum(list(group.irreps(frequency)))
+    field: Representation = direct_sum(list(group.irreps(frequency)))
+    if fields != "irreps":
+        field = group.regular if fields == "regular" else function_field(group, frequency)
 
     def new_density() -> Likelihood:
         return Likelihood(group, bandlimit, **density)

@@ -14,15 +14,23 @@ from torch import Tensor, fx, nn
 from pscnn._constants import ConstantsModule
 from pscnn.likelihood import Likelihood
 from pscnn.nn._convert._convolutions import pointwise_convolution
-from pscnn.nn._convert._source import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
-from pscnn.nn._convert._writer import Writer
+from pscnn.nn._convert._source import (
+    Map,
+    NotConvertibleError,
+    Value,
+    allow_any_function,
+    are_scalars,
+    as_tuple,
+    function_of,
+)
+from pscnn.nn._convert._writer import Writer, pointwise
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._nonlinearity import GatedNonlinearity, check_irrep_basis
 from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, StochasticDepth, Upsample
 
 
 def activation(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """Gates; or the model's own function where it commutes with H."""
+    """Gates; a function of samples; or the model's own where it commutes with H."""
     function = writer.source.modules[node]
     if node in writer.done_before:
         writer.skip(node)
@@ -36,6 +44,8 @@ def activation(writer: Writer, node: fx.Node, value: Map) -> Value:
         if hasattr(function, "inplace"):
             function.inplace = False  # type: ignore[assignment]  # what comes in may be a view
         writer.replace(node, function)
+    elif function_of(value.fields) is not None:
+        writer.replace(node, pointwise(value.fields))
     else:
         writer.replace(node, OwnGates(value.fields, writer.recipe.new_density()))
     return replace(value, gates=False)

@@ -8,24 +8,36 @@ from typing import Any
 from torch import fx, nn
 
 from pscnn.nn._batch_norm import BatchNorm
-from pscnn.nn._convert._source import Map, NotConvertibleError, Value, as_tuple, operand
+from pscnn.nn._convert._source import Map, NotConvertibleError, Value, as_tuple, function_of, operand
 from pscnn.nn._convert._writer import Writer
+from pscnn.nn._fourier import FourierBatchNorm
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
 
 
 def batch_norm(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """One that commutes with H, together with the gates if they follow."""
+    """One that commutes with H, together with the nonlinearity if it follows and nothing else does."""
     layer = writer.source.modules[node]
     assert isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d)
     if not layer.track_running_stats or layer.momentum is None:
         raise NotConvertibleError("needs track_running_stats=True and a momentum")
     eps, momentum = layer.eps, layer.momentum
-    following = next(iter(node.users), None)  # with gates it is the only one
-    fused = value.gates and following is not None and writer.source.kinds[following].name == "activation"
+    following = next(iter(node.users)) if len(node.users) == 1 else None
+    function = function_of(value.fields)
+    fused = (
+        (value.gates or function is not None)
+        and following is not None
+        and writer.source.kinds[following].name == "activation"
+    )
 
     def build() -> nn.Module:
-        made = GatedBatchNorm(value.fields, eps, momentum) if fused else BatchNorm(value.type, eps, momentum)
+        made: GatedBatchNorm | FourierBatchNorm | BatchNorm
+        if not fused:
+            made = BatchNorm(value.type, eps, momentum)
+        elif function is None:
+            made = GatedBatchNorm(value.fields, eps, momentum)
+        else:
+            made = FourierBatchNorm(value.fields, 2 * function.bandlimit, eps, momentum)
         return made.requires_grad_(layer.affine)
 
     writer.replace_learnt(node, value, fused, build)

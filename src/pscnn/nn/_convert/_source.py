@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import fx, nn
 
 from pscnn._extras import PscnnError
-from pscnn.groups import Group, Representation
+from pscnn.groups import FunctionSpace, Group, Representation
 from pscnn.likelihood import Likelihood
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import is_permuted
@@ -111,8 +111,9 @@ class Recipe:
         return self.field.group
 
     def fields(self, channels: int) -> FieldType:
-        """As many fields as come closest to a number of channels."""
-        copies = max(1, math.floor(channels / self.field.size + 0.5))
+        """As many fields as come closest to a number of channels; of functions, as many as fit into it."""
+        exact = channels / self.field.size
+        copies = max(1, math.floor(exact if isinstance(self.field, FunctionSpace) else exact + 0.5))
         return FieldType(self.group, copies * [self.field])
 
     def scalars(self, channels: int) -> FieldType:
@@ -128,6 +129,13 @@ def are_scalars(fields: FieldType) -> bool:
 def allow_any_function(fields: FieldType) -> bool:
     """Whether functions of single channels commute with H."""
     return all(_is_scalar(rho) or is_permuted(rho) for rho in set(fields.representations))
+
+
+def function_of(fields: FieldType) -> FunctionSpace | None:
+    """What all fields are, if they are functions on a group or a quotient of it."""
+    first = fields.representations[0]
+    same = isinstance(first, FunctionSpace) and all(rho == first for rho in fields.representations)
+    return first if same else None  # type: ignore[return-value]
 
 
 def _is_scalar(rho: Representation) -> bool:

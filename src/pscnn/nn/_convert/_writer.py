@@ -19,16 +19,26 @@ from pscnn.nn._convert._source import (
     Value,
     allow_any_function,
     are_scalars,
+    function_of,
     operand,
     operation,
     path,
     permuted,
 )
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
 JOINS = ("add", "cat", "multiply")
 """Operations on several feature maps."""
+
+
+def pointwise(fields: FieldType) -> FourierPointwise:
+    """ELU of samples of the functions that fields are; of as few samples as the paper's networks have."""
+    function = function_of(fields)
+    assert function is not None
+    make = FourierPointwise if function.subgroup is None else QuotientFourierPointwise
+    return make(fields, degree=2 * function.bandlimit)
 
 
 class Plan:
@@ -56,8 +66,9 @@ class Plan:
                     self.final.setdefault(origin, None)
             for origin in self._factor_origins(node):
                 self.final.setdefault(origin, None)
-        self._any_function = allow_any_function(FieldType(recipe.group, [recipe.field]))
-        if not self._any_function:
+        one = FieldType(recipe.group, [recipe.field])
+        self._any_function, self._functions = allow_any_function(one), function_of(one) is not None
+        if not (self._any_function or self._functions):
             for node in nodes:
                 if self._name(node) == "activation":
                     self.gated |= self._gate_path(operand(node))
@@ -161,7 +172,8 @@ class Plan:
             if self._name(node) == "activation":
                 if self._any_function:
                     return math.sqrt(2)  # that of ReLU, about right for its relatives
-                return GatedNonlinearity(FieldType(self.recipe.group, [self.recipe.field])).gain
+                one = FieldType(self.recipe.group, [self.recipe.field])
+                return pointwise(one).gain if self._functions else GatedNonlinearity(one).gain
             if self._name(node) not in ("pool", "dropout", "identity"):
                 break
         return 1.0
