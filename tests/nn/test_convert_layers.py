@@ -136,7 +136,7 @@ def randomise(model: tnn.Module) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("group", "fields"), [(O2(), "irreps"), (D(4), "regular")], ids=["irreps", "regular"])
+@pytest.mark.parametrize(("group", "fields"), [(O2(), "irreps"), (O2(), "functions"), (D(4), "regular")])
 def test_exactly_equivariant(name: str, group: Group, fields: Any) -> None:
     plain = Around(CASES[name](), CHANNELS.get(name, 12)).eval()
     model = nn.convert(plain, group, fields=fields).double().eval()

@@ -78,6 +78,7 @@ def convert(
     *,
     fields: Literal["irreps", "functions", "regular"] = "irreps",
     frequency: int = 2,
+    max_pool: Literal["average", "norm"] = "average",
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
     **density: Any,
@@ -103,6 +104,7 @@ def convert(
             finite group, on which the model's own nonlinearities act. As many copies as come closest to the model's
             channels, of functions as many as fit into them, at least one.
         frequency: The highest frequency of "irreps" and "functions" fields.
+        max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
         density: Further options of ``Likelihood``, such as ``alignment="construction"``.
@@ -138,6 +140,8 @@ def convert(
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
         raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
+    if max_pool not in ("average", "norm"):
+        raise ValueError(f"convert: max_pool must be 'average' or 'norm', got {max_pool!r}")
     if fields == "regular" and group.order is None:
         raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='functions'")
     for name, given in (("in_type", in_type), ("out_type", out_type)):
@@ -153,5 +157,5 @@ def convert(
     new_density()  # so that wrong options are not put down to the model
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
-    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type))
+    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type, max_pool == "norm"))
     return converted.train(model.training)

@@ -104,6 +104,7 @@ class Recipe:
     new_density: Callable[[], Likelihood]
     in_type: FieldType | None
     out_type: FieldType | None
+    by_norm: bool = False  # whether maxima are taken by norm
 
     @property
     def group(self) -> Group:
