@@ -2,6 +2,7 @@
 
 from pscnn.nn._bases import TileBasis
 from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._centred import Centred
 from pscnn.nn._conv import Conv2d, Conv3d, Linear, expand_once
 from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
 from pscnn.nn._convert import Method, RestrictHere, convert
@@ -23,6 +24,7 @@ from pscnn.nn._steerable import SteerableMap
 __all__ = [
     "AvgPoolAntialiased",
     "BatchNorm",
+    "Centred",
     "Conv2d",
     "Conv3d",
     "ConvTranspose2d",

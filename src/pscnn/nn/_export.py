@@ -9,6 +9,7 @@ from torch import Tensor, fx, nn
 
 from pscnn.likelihood import Likelihood
 from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._centred import Centred
 
 
 class _Normalise(nn.Module):
@@ -48,6 +49,7 @@ def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     out: nn.Module
     if hasattr(type(module), "plain"):  # one torch layer with an expanded kernel
         out = module.plain()  # type: ignore[operator]
+        out = trace(out) if isinstance(out, Centred) else out
     elif isinstance(module, Likelihood):  # is in the kernels now
         out = nn.Identity()
     elif isinstance(module, BatchNorm):

@@ -82,6 +82,7 @@ def convert(
     weights: Literal["new", "keep"] = "new",
     fields: Literal["irreps", "functions", "regular"] = "irreps",
     frequency: int = 2,
+    max_pool: Literal["average", "norm"] = "average",
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
     method: Method | None = None,
@@ -109,13 +110,14 @@ def convert(
         group: H, acting on the plane for 2D networks and on space for 3D ones.
         bandlimit: L of the densities.
         weights: "new" for steerable layers that start anew, "keep" for the model's own kernels between scalars; then
-            the following five have no meaning.
+            the following six have no meaning.
         fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "functions" for
             functions on H (in space, on the sphere) up to ``frequency``, with ELU of their samples for nonlinearities,
             which takes fewer channels and is faster on a GPU; "regular" for copies of the regular representation of a
             finite group, on which the model's own nonlinearities act. As many copies as come closest to the model's
             channels, of functions as many as fit into them, at least one.
         frequency: The highest frequency of "irreps" and "functions" fields.
+        max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
         method: What layers are built with instead of densities; see ``pscnn.models.by_method``.
@@ -153,15 +155,17 @@ def convert(
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
         raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
+    if max_pool not in ("average", "norm"):
+        raise ValueError(f"convert: max_pool must be 'average' or 'norm', got {max_pool!r}")
     if fields == "regular" and group.order is None:
         raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='functions'")
     if weights not in ("new", "keep"):
         raise ValueError(f"convert: weights must be 'new' or 'keep', got {weights!r}")
     if weights == "keep":
-        if (fields, frequency, in_type, out_type, method) != ("irreps", 2, None, None, None):
+        if (fields, frequency, max_pool, in_type, out_type, method) != ("irreps", 2, "average", None, None, None):
             raise ValueError(
-                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, in_type, out_type "
-                "and method"
+                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, max_pool, in_type, "
+                "out_type and method"
             )
         return keep_weights(model, group, bandlimit, density)
     for name, given in (("in_type", in_type), ("out_type", out_type)):
@@ -180,5 +184,6 @@ def convert(
         Likelihood(group, bandlimit, **density)
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
-    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type, method))
+    recipe = Recipe(field, new_density, in_type, out_type, method, max_pool == "norm")
+    converted = rewrite(read(model, kind_of), recipe)
     return converted.train(model.training)

@@ -35,8 +35,8 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
         number = len(node.all_input_nodes) == 1 and allow_any_function(value.type)
         if not number and not per_scalar(writer, node, value):
             raise NotConvertibleError(
-                "adds something that does not transform; on scalar or regular fields it may be a number, on scalars one "
-                "parameter per channel"
+                "adds something that does not transform; on scalar or regular fields it may be a number, on scalars "
+                "one parameter per channel"
             )
         return writer.copy(node, value)
     first, second = (found.fields for _, found in maps)

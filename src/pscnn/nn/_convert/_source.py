@@ -106,6 +106,7 @@ class Recipe:
     in_type: FieldType | None
     out_type: FieldType | None
     method: Method | None = None
+    by_norm: bool = False  # whether maxima are taken by norm
 
     @property
     def group(self) -> Group:
