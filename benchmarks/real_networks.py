@@ -2,9 +2,9 @@
 
     python benchmarks/real_networks.py eager recorded compiled --json FILE
 
-All are measured in one process, in bf16: one step is forwards, backwards and AdamW. "eager" starts one operation after the
-other; "recorded" replays the step as a CUDA graph, as ``pscnn train`` does; "compiled" is ``torch.compile`` of the network.
-Each figure is the median of 20 steps after five; the ratio is to the plain network in the same mode.
+All are measured in one process, in bf16: one step is forwards, backwards and AdamW. "eager" starts one operation after
+the other; "recorded" replays the step as a CUDA graph, as ``pscnn train`` does; "compiled" is ``torch.compile`` of the
+network. Each figure is the median of 20 steps after five; the ratio is to the plain network in the same mode.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ def resnet(
     outputs: int = 10,
     width: int = 64,
     small: bool = False,
+    fields: str = "functions",
     **options: Any,
 ) -> tnn.Module:
     """A ResNet for classification or regression, of images or volumes of any size.
@@ -38,11 +39,11 @@ def resnet(
         dimension: 2 for images, 3 for volumes.
         channels: Of the input: scalars, unless ``in_type`` is given.
         outputs: Scores of classes, or numbers to regress (see ``Rescale``).
-        width: Channels of the first stage; they double from stage to stage. Of fields as many copies as come closest.
+        width: Channels of the first stage; they double from stage to stage. Of fields as many as fit.
         small: For inputs of less than about 64 pixels: the first convolution is 3×3 without stride, and no pooling
             follows.
-        options: Further options of ``nn.convert``: ``bandlimit``, ``fields``, ``frequency``, ``in_type`` and those of
-            densities.
+        fields: As in ``nn.convert``: "functions", with Fourier nonlinearities, or "irreps" with gates, or "regular".
+        options: Further options of ``nn.convert``: ``bandlimit``, ``frequency``, ``in_type`` and those of densities.
 
     Shape:
         (B, channels, H, W) or (B, channels, D, H, W) → (B, outputs).
@@ -57,7 +58,7 @@ def resnet(
     if depth not in DEPTHS:
         raise ValueError(f"resnet: depth must be one of {', '.join(map(str, DEPTHS))}, got {depth!r}")
     group = default_group("resnet", group, dimension)
-    return by_method(ResNet(depth, dimension, channels, outputs, width, small), method, group, **options)
+    return by_method(ResNet(depth, dimension, channels, outputs, width, small), method, group, fields=fields, **options)
 
 
 class ResNet(tnn.Module):

@@ -21,6 +21,7 @@ def unet(
     outputs: int = 2,
     width: int = 32,
     levels: int = 4,
+    fields: str = "functions",
     **options: Any,
 ) -> tnn.Module:
     """A U-Net: one prediction for every pixel or voxel, on images or volumes of any size.
@@ -36,10 +37,11 @@ def unet(
         channels: Of the input: scalars, unless ``in_type`` is given.
         outputs: Scores of classes, or numbers to regress, for every pixel: scalars, unless ``out_type`` is given (for
             instance ``FieldType(H, [H.vector])`` for a flow).
-        width: Channels at full resolution; they double from level to level. Of fields as many copies as come closest.
+        width: Channels at full resolution; they double from level to level. Of fields as many as fit.
         levels: Resolutions, each half of that before; inputs should have 2^(levels − 1) pixels or more.
-        options: Further options of ``nn.convert``: ``bandlimit``, ``fields``, ``frequency``, ``in_type``, ``out_type``
-            and those of densities.
+        fields: As in ``nn.convert``: "functions", with Fourier nonlinearities, or "irreps" with gates, or "regular".
+        options: Further options of ``nn.convert``: ``bandlimit``, ``frequency``, ``in_type``, ``out_type`` and those of
+            densities.
 
     Shape:
         (B, channels, H, W) → (B, outputs, H, W), or with a depth before the height.
@@ -55,7 +57,7 @@ def unet(
     if levels < 1:
         raise ValueError(f"unet: levels must be 1 or more, got {levels!r}")
     group = default_group("unet", group, dimension)
-    return by_method(UNet(dimension, channels, outputs, width, levels), method, group, **options)
+    return by_method(UNet(dimension, channels, outputs, width, levels), method, group, fields=fields, **options)
 
 
 class UNet(tnn.Module):

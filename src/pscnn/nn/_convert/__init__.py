@@ -164,8 +164,8 @@ def convert(
     if weights == "keep":
         if (fields, frequency, max_pool, in_type, out_type, method) != ("irreps", 2, "average", None, None, None):
             raise ValueError(
-                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, max_pool, in_type, "
-                "out_type and method"
+                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, max_pool, "
+                "in_type, out_type and method"
             )
         return keep_weights(model, group, bandlimit, density)
     for name, given in (("in_type", in_type), ("out_type", out_type)):
