@@ -41,7 +41,7 @@ __all__ = [
 ]
 _HOMES = {"FieldType": "nn", "Likelihood": "likelihood", "MissingExtraError": "_extras", "PscnnError": "_extras"}
 _ROOMS = (
-    *("groups", "kernels", "likelihood", "nn", "densities", "models", "testing"),
+    *("groups", "kernels", "measures", "likelihood", "nn", "densities", "models", "testing"),
     *("data", "training", "experiments", "report"),
 )
 

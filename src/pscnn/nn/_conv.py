@@ -9,7 +9,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType
@@ -32,7 +32,7 @@ class _Conv(SteerableMap):
         dilation: int = 1,
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,
@@ -100,7 +100,8 @@ class Conv2d(_Conv):
         dilation: Spacing of the kernel's points.
         bias: Whether to learn a bias.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
 
     Shape:
@@ -139,7 +140,8 @@ class Linear(SteerableMap):
         in_type: Type of the input.
         out_type: Type of the output, over the same group.
         bias: Whether to learn a bias, on trivial irreps only.
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
 
     Shape:
@@ -151,7 +153,7 @@ class Linear(SteerableMap):
         in_type: FieldType,
         out_type: FieldType,
         bias: bool = True,
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,
