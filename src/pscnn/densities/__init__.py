@@ -1,6 +1,6 @@
 """The densities of a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
 
-from pscnn.densities._equivariance import LayerError, equivariance_error, layer_errors
+from pscnn.densities._equivariance import LayerError, equivariance_error, grid_elements, layer_errors
 from pscnn.densities._regularization import Regularization, align, likelihoods, regularization
 from pscnn.densities._summary import KEPT, LayerSummary, layer_summaries, summary
 
@@ -11,6 +11,7 @@ __all__ = [
     "Regularization",
     "align",
     "equivariance_error",
+    "grid_elements",
     "layer_errors",
     "layer_summaries",
     "likelihoods",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
+from pscnn.groups import Group
 from pscnn.nn import Conv2d, Conv3d, FieldType, SteerableMap
 
 
@@ -46,6 +49,32 @@ def equivariance_error(
         difference = moved - model(in_type.transform(x, element))
         errors.append((difference.flatten(1).norm(dim=1) / norm).mean())
     return torch.stack(errors)
+
+
+def grid_elements(group: Group, shape: Sequence[int], most: int = 8) -> Array:
+    """Elements of a group, without the identity, that map the pixels of images or volumes to pixels: none interpolates.
+
+    Args:
+        group: H.
+        shape: Height and width, with a depth before them for volumes.
+        most: How many at most; of more, as many that are spread among them. A group that has none gives as many random
+            elements.
+
+    Returns:
+        Shape (N, n, n).
+    """
+    n = group.dimension
+    found = []
+    for order in itertools.permutations(range(n)):
+        for signs in itertools.product((1.0, -1.0), repeat=n):
+            element = np.eye(n)[list(order)] * np.array(signs)
+            # Coordinates count the axes of an array from its end.
+            same = all(shape[-1 - k] == shape[-1 - order[k]] for k in range(n))
+            if same and group.contains(element) and not np.array_equal(element, np.eye(n)):
+                found.append(element)
+    if not found:
+        return group.sample(most, seed=0)
+    return np.stack([found[k] for k in np.unique(np.linspace(0, len(found) - 1, most).round().astype(int))])
 
 
 def _first_type(model: nn.Module) -> FieldType:

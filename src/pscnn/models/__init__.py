@@ -48,6 +48,7 @@ __all__ = [
     "VECTOR_METHODS",
     "VOLUME_METHODS",
     "VOLUME_SIZES",
+    "WRAPPERS",
     "Augerino",
     "Augmented",
     "Constrained",
@@ -100,9 +101,9 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
 
             - For all but "vectors": "cnn" (plain), "rpp" (residual pathway priors), "p-scnn" (learnt densities),
               "projection" (free, with a penalty on what is not equivariant), "relaxation" (free only while it is
-              trained), "ace" (a learnt deviation under a constraint), "interval" (learnt intervals of rotations), "free"
-              (free within the band-limit), "fixed" (a given measure), "augment" and "augerino" (the plain network, with
-              inputs transformed by H or by a learnt part of it).
+              trained), "ace" (a learnt deviation under a constraint), "interval" (learnt intervals of rotations),
+              "free" (free within the band-limit), "fixed" (a given measure), "augment" and "augerino" (the plain
+              network, with inputs transformed by H or by a learnt part of it).
             - "images": also "scnn" (equivariant), "restricted" (equivariant, then free) or "twin" (free kernels in the
               equivariant network).
             - "vectors": "mlp" (plain), "e-mlp" (equivariant), "pe-mlp" (learnt densities) or "preliminary" (free

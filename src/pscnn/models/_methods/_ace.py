@@ -29,8 +29,8 @@ class Constrained(Mixture):
     """γ starts at 1 and is held by a multiplier λ that grows as long as |γ| > u.
 
     The problem is to minimise loss + ½ρu² with |γ| ≤ u, its Lagrangian loss + ½ρu² + λ(|γ| − u). The minimum in u is
-    known, u = λ/ρ; γ is trained with the weights, and λ ← max(0, λ + η(|γ| − u)) once per step, with η ten by the number
-    of steps (our choice; also that u is not stepped but solved for).
+    known, u = λ/ρ; γ is trained with the weights, and λ ← max(0, λ + η(|γ| − u)) once per step, with η ten by the
+    number of steps (our choice; also that u is not stepped but solved for).
 
     Args:
         group: H.

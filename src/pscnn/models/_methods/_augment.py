@@ -89,7 +89,7 @@ class Augmented(ConstantsModule):
                 x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
             source = self.into_space.inverse() @ elements.mT @ self.into_space
             affine = torch.cat([source, torch.zeros_like(source[..., :1])], 2)
-            grid = F.affine_grid(affine.expand(x.shape[0], -1, -1), x.shape, align_corners=True)
+            grid = F.affine_grid(affine.expand(x.shape[0], -1, -1), x.size(), align_corners=True)  # type: ignore[arg-type]
             return F.grid_sample(x, grid, align_corners=True)
 
 

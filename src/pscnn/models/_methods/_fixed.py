@@ -90,7 +90,8 @@ def _moments(group: Group, irreps: tuple[Irrep, ...], bandlimit: int, keep: Kept
     if isinstance(keep, float | int):
         if group.order is not None or not 0 <= keep <= 180:
             raise ValueError(
-                f"Fixed: an angle needs a continuous group and must lie between 0 and 180, got {keep:g} for {group.name}"
+                "Fixed: an angle to keep needs a continuous group, and must lie between 0 and 180, "
+                f"got {keep:g} and {group.name}"
             )
         interval = Interval(group, bandlimit, dtype=torch.float64)
         with torch.no_grad():
@@ -98,10 +99,10 @@ def _moments(group: Group, irreps: tuple[Irrep, ...], bandlimit: int, keep: Kept
             if interval.reflection is not None:
                 interval.reflection.fill_(-torch.inf)
             return interval.flat_moments().numpy().copy()
-    nodes, weights = (
-        keep.quadrature(bandlimit) if isinstance(keep, Group) else group.quadrature(128 if group.planar else 24)
-    )
-    if not isinstance(keep, Group):
+    if isinstance(keep, Group):
+        nodes, weights = keep.quadrature(bandlimit)
+    else:
+        nodes, weights = group.quadrature(128 if group.planar is not None else 24)
         weights = weights * np.asarray(keep(nodes), dtype=np.float64)
         weights = weights / weights.sum()
     means = {psi: np.einsum("n,nab->ab", weights, psi.matrices(nodes)) for psi in irreps}

@@ -1,4 +1,4 @@
-"""Projection-based regularisation (arXiv 2601.05028): free kernels, and a penalty on what is not equivariant in them."""
+"""Projection-based regularisation (arXiv 2601.05028): free kernels, penalised for what is not equivariant."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ class Projection(Method):
 class PenalisedKernels(Mixture):
     """Free kernels whose two parts are penalised apart.
 
-    The norms are those of the weights (``SteerableMap.energies``), in which both parts are orthogonal: the projection is
-    exact and costs nothing. They are not squared, so that a layer can become exactly equivariant.
+    The norms are those of the weights (``SteerableMap.energies``), in which both parts are orthogonal: the projection
+    is exact and costs nothing. They are not squared, so that a layer can become exactly equivariant.
 
     Args:
         group: H.

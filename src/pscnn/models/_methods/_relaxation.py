@@ -1,4 +1,4 @@
-"""Constraint relaxation (NeurIPS 2024, arXiv 2408.13242): equivariance is given up for a while, and is whole at the end."""
+"""Constraint relaxation (NeurIPS 2024, arXiv 2408.13242): equivariance is given up for a while."""
 
 from typing import Any
 

@@ -19,6 +19,8 @@ class FreeTwin(Method):
 
 def free(layer: nn.Conv2d | nn.Conv3d) -> tnn.Conv2d | tnn.Conv3d:
     """A new ``torch.nn`` convolution of the channels, window and bias of a steerable one."""
+    if layer.padding_mode != "zeros":
+        raise ValueError(f"free kernels need padding_mode 'zeros', got {layer.padding_mode!r}")
     make = tnn.Conv2d if isinstance(layer, nn.Conv2d) else tnn.Conv3d
     window = layer.kernel_size, layer.stride, layer.padding
     return make(layer.in_type.size, layer.out_type.size, *window, bias=layer.bias is not None)

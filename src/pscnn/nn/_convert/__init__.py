@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import importlib
+from typing import Any, Literal, Protocol
 
 from torch import fx, nn
 
 from pscnn.groups import Group, direct_sum
 from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._convert import _functions, _layers
 from pscnn.nn._convert._source import Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
@@ -62,6 +64,25 @@ def kind_of(node: fx.Node, module: nn.Module | None) -> Kind:
     return Kind(node.op)
 
 
+class Method(Protocol):
+    """What ``convert`` needs of a method; see ``pscnn.models.Method``."""
+
+    def density(self, group: Group, bandlimit: int, **options: Any) -> Measure | None:
+        """The measure of a layer."""
+
+    def layer(self, layer: Any) -> nn.Module:
+        """What a steerable convolution becomes."""
+
+
+def _method(name: str) -> Method:
+    """Networks' methods are plugins of layers: they are imported by name."""
+    found: dict[str, Method] = importlib.import_module("pscnn.models").STEERABLE
+    known = {key: one for key, one in found.items() if key != "restricted"}  # where to restrict is for a network to say
+    if name not in known:
+        raise ValueError(f"convert: unknown method {name!r}; use one of {', '.join(known)}")
+    return known[name]
+
+
 def convert(
     model: nn.Module,
     group: Group,
@@ -71,6 +92,7 @@ def convert(
     frequency: int = 2,
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
+    method: str | Method | None = None,
     **density: Any,
 ) -> fx.GraphModule:
     """The partially equivariant version of a plain CNN for images or volumes, layer by layer.
@@ -95,7 +117,9 @@ def convert(
         frequency: The highest frequency of "irreps" fields.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
-        density: Further options of ``Likelihood``, such as ``alignment="construction"``.
+        method: Another way to relax equivariance than by learnt densities: a name such as "projection" or "ace", see
+            ``pscnn.models.build``, or an object with its ``density`` and ``layer``.
+        density: Further options of ``Likelihood``, such as ``alignment="construction"``, or of the method.
 
     Returns:
         A ``torch.fx.GraphModule`` with the model's names of modules, in the model's mode.
@@ -135,11 +159,16 @@ def convert(
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
     field = group.regular if fields == "regular" else direct_sum(list(group.irreps(frequency)))
 
-    def new_density() -> Likelihood:
-        return Likelihood(group, bandlimit, **density)
+    chosen = _method(method) if isinstance(method, str) else method
+
+    def new_density() -> Measure | None:
+        make = Likelihood if chosen is None else chosen.density
+        return make(group, bandlimit, **density)
 
     new_density()  # so that wrong options are not put down to the model
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
-    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type))
+    finish = {} if chosen is None else {"finish": chosen.layer}
+    recipe = Recipe(field, new_density, in_type, out_type, **finish)
+    converted = rewrite(read(model, kind_of), recipe)
     return converted.train(model.training)

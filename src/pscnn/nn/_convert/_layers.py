@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from pscnn._constants import ConstantsModule
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._conv import Conv2d, Conv3d
 from pscnn.nn._convert._source import Map, NotConvertibleError, Value, allow_any_function, are_scalars, as_tuple
@@ -43,7 +43,7 @@ def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
     def build() -> nn.Module:
         make = Conv2d if isinstance(conv, nn.Conv2d) else Conv3d
         options = conv.bias is not None, conv.padding_mode, writer.recipe.new_density(), writer.plan.gain(node)
-        return make(value.type, out.type, size, stride, padding, dilation, *options)
+        return writer.recipe.finish(make(value.type, out.type, size, stride, padding, dilation, *options))
 
     writer.replace_learnt(node, value, out.type, build)
     return out
@@ -169,7 +169,7 @@ def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
 # Layers that only converted networks need.
 
 
-def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood) -> nn.Module:
+def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Measure | None) -> nn.Module:
     """A 1×1 convolution in the plane or in space."""
     layer = Conv2d if in_type.group.dimension == 2 else Conv3d
     return layer(in_type, out_type, 1, likelihood=likelihood)
@@ -180,7 +180,7 @@ class OwnGates(ConstantsModule):
 
     which: Tensor
 
-    def __init__(self, in_type: FieldType, likelihood: Likelihood) -> None:
+    def __init__(self, in_type: FieldType, likelihood: Measure | None) -> None:
         super().__init__()
         check_irrep_basis("convert", in_type)
         irreps = in_type.irreps

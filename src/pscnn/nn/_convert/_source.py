@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from pscnn._extras import PscnnError
 from pscnn.groups import Group, Representation
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import is_permuted
 from pscnn.nn._nonlinearity import GatedNonlinearity
@@ -85,12 +85,16 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What new layers are made of: copies of a field, a density each; and the types at both ends, if given."""
+    """What new layers are made of: copies of a field, a density each; and the types at both ends, if given.
+
+    What a convolution becomes is up to a method.
+    """
 
     field: Representation
-    new_density: Callable[[], Likelihood]
+    new_density: Callable[[], Measure | None]
     in_type: FieldType | None
     out_type: FieldType | None
+    finish: Callable[[Any], nn.Module] = lambda layer: layer
 
     @property
     def group(self) -> Group:
