@@ -1,5 +1,6 @@
 """The densities of a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
 
+from pscnn.densities._degree import degree, typed_layers
 from pscnn.densities._equivariance import LayerError, equivariance_error, grid_elements, layer_errors
 from pscnn.densities._regularization import Regularization, align, likelihoods, regularization
 from pscnn.densities._summary import KEPT, LayerSummary, layer_summaries, summary
@@ -10,6 +11,7 @@ __all__ = [
     "LayerSummary",
     "Regularization",
     "align",
+    "degree",
     "equivariance_error",
     "grid_elements",
     "layer_errors",
@@ -17,4 +19,5 @@ __all__ = [
     "likelihoods",
     "regularization",
     "summary",
+    "typed_layers",
 ]

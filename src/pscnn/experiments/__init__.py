@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pscnn.experiments import _digits, _flows, _rivals, _volumes
+from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
 from pscnn.experiments._discover import (
@@ -24,6 +24,7 @@ from pscnn.experiments._vectors import space_sheets, vector_sheets
 SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
     **_digits.SHEETS,
     **_rivals.SHEETS,
+    **_relaxations.SHEETS,
     **_volumes.SHEETS,
     **_flows.SHEETS,
     "vectors": vector_sheets,

@@ -11,6 +11,7 @@ from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._nonlinearity import GatedNonlinearity, NormNonlinearity
+from pscnn.nn._projection import equivariant_part, steered_kernel
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, Upsample
 from pscnn.nn._steerable import SteerableMap
@@ -38,6 +39,8 @@ __all__ = [
     "affine",
     "convert",
     "convolve",
+    "equivariant_part",
     "expand_once",
     "export",
+    "steered_kernel",
 ]

@@ -7,6 +7,7 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.models._methods._method import Method
+from pscnn.nn import FieldType
 
 
 class FreeTwin(Method):
@@ -14,7 +15,7 @@ class FreeTwin(Method):
 
     def layer(self, layer: nn.Conv2d | nn.Conv3d) -> tnn.Module:
         """A convolution of the same channels, as ``torch.nn`` makes it."""
-        return FreeConvolution(free(layer))
+        return FreeConvolution(free(layer), layer.in_type, layer.out_type)
 
 
 def free(layer: nn.Conv2d | nn.Conv3d) -> tnn.Conv2d | tnn.Conv3d:
@@ -31,16 +32,31 @@ class FreeConvolution(tnn.Module):
 
     Args:
         convolution: The convolution; its windows are equal in all directions.
+        in_type: Type of the input, if there is one: it is known to the layers around this one.
+        out_type: Type of the output.
     """
 
-    def __init__(self, convolution: tnn.Conv2d | tnn.Conv3d) -> None:
+    def __init__(
+        self,
+        convolution: tnn.Conv2d | tnn.Conv3d,
+        in_type: FieldType | None = None,
+        out_type: FieldType | None = None,
+    ) -> None:
         super().__init__()
-        self.convolution = convolution
+        self.convolution, self.in_type, self.out_type = convolution, in_type, out_type
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve."""
+        return self.convolve(x, *self.kernel_and_bias())
+
+    def kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+        """Those of the convolution."""
+        return self.convolution.weight, self.convolution.bias
+
+    def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """Apply a given kernel and bias as this layer applies its own."""
         own = self.convolution
-        return nn.convolve(x, own.weight, own.bias, own.stride[0], int(own.padding[0]), own.dilation[0])
+        return nn.convolve(x, kernel, bias, own.stride[0], int(own.padding[0]), own.dilation[0])
 
     def plain(self) -> tnn.Module:
         """A copy of the convolution."""
