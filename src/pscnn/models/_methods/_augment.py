@@ -83,7 +83,7 @@ class Augmented(ConstantsModule):
     def _act(self, x: Tensor, elements: Tensor, fields: FieldType) -> Tensor:
         """(h·x)(p) = ρ(h) x(h⁻¹p)."""
         with torch.autocast(self.noise.device.type, enabled=False):
-            x = x.float()
+            x = x.to(elements.dtype)
             if not all(psi.is_trivial for psi in fields.irreps):  # every n channels are a vector
                 vectors = x.unflatten(1, (-1, elements.shape[-1])).flatten(3)
                 x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
@@ -143,7 +143,7 @@ class Augerino(Augmented):
         """The mean over fixed rotations."""
         middles = (torch.arange(COPIES, dtype=self.noise.dtype, device=self.noise.device) + 0.5) / COPIES
         several = self.draw(torch.stack([middles, middles.flip(0)], 1))
-        return torch.stack([self.turned(x, element[None]) for element in several.unbind()]).mean(0)
+        return torch.stack([self.turned(x, several[k : k + 1]) for k in range(COPIES)]).mean(0)
 
     def extra_repr(self) -> str:
         """The interval."""
