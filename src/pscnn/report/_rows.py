@@ -30,17 +30,10 @@ def sheet_rows(sheet: Sheet, filled: Mapping[tuple[str, str], Cell | None]) -> l
     They differ where ours is more than two of the paper's standard deviations away.
     """
     out = [["", *sheet.columns]]
+    digits = {column: sheet.column_digits.get(column, sheet.digits) for column in sheet.columns}
     for row in sheet.rows:
         places = [(row, column) for column in sheet.columns]
-        out.append(
-            [
-                row,
-                *(
-                    _cell(filled[p], sheet.column_digits.get(p[1], sheet.digits)) if p in sheet.cells else ""
-                    for p in places
-                ),
-            ]
-        )
+        out.append([row, *(_cell(filled[p], digits[p[1]]) if p in sheet.cells else "" for p in places)])
     return out
 
 
