@@ -55,6 +55,10 @@ def test_the_checks_of_the_troubleshooting_page_run(tmp_path: Path) -> None:
     assert "LayerError(" in run_page("troubleshooting.md", tmp_path)
 
 
+def test_the_networks_of_the_page_on_relaxations_are_built(tmp_path: Path) -> None:
+    assert run_page("relaxations.md", tmp_path) == ""
+
+
 def test_readme_links_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
