@@ -17,7 +17,7 @@ from pscnn.experiments._discover import (
     validation_scores,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
-from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, spread
+from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
 
@@ -60,6 +60,7 @@ __all__ = [
     "receptive_fields",
     "run_bench",
     "save_runs",
+    "select",
     "space_sheets",
     "spread",
     "symmetry_sheet",

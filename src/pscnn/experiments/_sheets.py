@@ -152,6 +152,22 @@ class Sheet:
         return out
 
 
+def select(sheets: Sequence[Sheet], words: Iterable[str]) -> list[Sheet]:
+    """What remains of several sheets with the rows and columns that are named, or fit a pattern.
+
+    If columns are named, a sheet without any of them is left out, whatever its rows are called.
+    """
+    chosen = list(words)
+    if not chosen:
+        return list(sheets)
+
+    def has_column(sheet: Sheet) -> bool:
+        return any(fnmatchcase(column, word) for column in sheet.columns for word in chosen)
+
+    named = any(map(has_column, sheets))
+    return [sheet.only(chosen) for sheet in sheets if sheet.names(chosen) and (has_column(sheet) or not named)]
+
+
 def check_words(sheets: Sequence[Sheet], words: Iterable[str]) -> None:
     """Raise an error for a word that names no row and no column."""
     known = list(dict.fromkeys(label for sheet in sheets for label in (*sheet.rows, *sheet.columns)))

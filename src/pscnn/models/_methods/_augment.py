@@ -37,6 +37,7 @@ class Augmented(ConstantsModule):
 
     elements: Tensor
     into_space: Tensor
+    from_space: Tensor
     noise: Tensor
 
     def __init__(
@@ -45,8 +46,9 @@ class Augmented(ConstantsModule):
         super().__init__()
         self.network, self.in_type, self.out_type = network, in_type, out_type
         # From affine_grid's coordinates, −1 to 1 with rows counted downwards, to those in which H acts.
-        half = np.array([max(n - 1, 1) / 2 for n in reversed(size)])
-        self.add_constant("into_space", np.diag(half * [1, -1, 1][: len(half)]), torch.empty(0))
+        half = np.array([max(n - 1, 1) / 2 for n in reversed(size)]) * [1, -1, 1][: len(size)]
+        self.add_constant("into_space", np.diag(half), torch.empty(0))
+        self.add_constant("from_space", np.diag(1 / half), torch.empty(0))
         self.prepare(in_type.group)
         self.seed = int(torch.randint(2**31, (), device="cpu"))
         self.register_buffer("noise", torch.rand(ROWS, 2), persistent=False)
@@ -87,7 +89,7 @@ class Augmented(ConstantsModule):
             if not all(psi.is_trivial for psi in fields.irreps):  # every n channels are a vector
                 vectors = x.unflatten(1, (-1, elements.shape[-1])).flatten(3)
                 x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
-            source = self.into_space.inverse() @ elements.mT @ self.into_space
+            source = self.from_space @ elements.mT @ self.into_space
             affine = torch.cat([source, torch.zeros_like(source[..., :1])], 2)
             grid = F.affine_grid(affine.expand(x.shape[0], -1, -1), x.size(), align_corners=True)  # type: ignore[arg-type]
             return F.grid_sample(x, grid, align_corners=True)
