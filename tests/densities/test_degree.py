@@ -132,6 +132,9 @@ def test_the_layers_of_volumes_have_degrees() -> None:
         model = build("volumes", method, "O(3)", size=16, width=1)
         shares = pscnn.degree(model.eval(), O3())
         assert max(shares.values()) > 0.1, method
+        if method == "rpp":  # plain blocks beside equivariant ones
+            assert max(pscnn.degree(model.eval()).values()) == 0
+            assert "first lost in layer" in pscnn.summary(model)
 
 
 def test_summaries_say_what_a_method_has_to_say() -> None:

@@ -13,6 +13,7 @@ from helpers import small, tiny
 from pscnn import training
 from pscnn.models import MEASURE_METHODS, METHODS, STRENGTHS, Constrained, Relaxed, read_kept
 from pscnn.tasks.flows import JetFlowSettings, SmokeSettings
+from pscnn.tasks.shapes import ShapeSettings
 from pscnn.tasks.vectors import VectorSettings
 from pscnn.training import ConfigError, make_settings
 
@@ -134,3 +135,10 @@ def test_stored_settings_without_effect_are_left_out() -> None:
     with pytest.raises(ConfigError, match="has no effect"):
         make_settings(values)
     assert make_settings({"task": "vectors", "bandlimit": 3}, stored=True) == VectorSettings(bandlimit=3)
+
+
+@pytest.mark.parametrize("method", ["relaxation", "ace"])
+def test_volumes_are_trained_with_other_methods(method: str, tmp_path: Path) -> None:
+    counts = {"train_count": 4, "validation_count": 2, "test_count": 4}
+    result = trained(ShapeSettings(method=method, group="SO(2)@z", epochs=1, batch_size=4, **counts), tmp_path)
+    assert (result["equivariance_error"] < 1e-5) == (method == "relaxation")

@@ -202,13 +202,15 @@ def _aligned(table: list[list[str]], sides: str) -> list[str]:
 
 
 def _other_methods(model: nn.Module) -> str:
-    found = degree(model)
-    if not found:
+    first = next(iter(typed_layers(model).values()), None)
+    if first is None:
         return "no learnt densities: this model has no Likelihood"
+    group = first.in_type.group
+    layers, shares = typed_layers(model, group), degree(model, group)
     table, lost = [["layer", "group", "not equivariant", "measure"]], ""
-    for number, (name, layer) in enumerate(typed_layers(model).items(), 1):
+    for number, (name, layer) in enumerate(layers.items(), 1):
         measure, label = getattr(layer.module, "likelihood", None), f"{number} ({name})"
-        table.append([label, layer.in_type.group.name, f"{found[name]:.1%}", measure.words() if measure else ""])
-        lost = lost or (label if found[name] > EXACT else "")
+        table.append([label, group.name, f"{shares[name]:.1%}", measure.words() if measure else ""])
+        lost = lost or (label if shares[name] > EXACT else "")
     said = f"Equivariance is first lost in layer {lost}." if lost else "Equivariance is kept in every layer."
     return "\n".join([*_aligned(table, "<<><"), "", said])
