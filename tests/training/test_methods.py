@@ -139,6 +139,6 @@ def test_stored_settings_without_effect_are_left_out() -> None:
 
 @pytest.mark.parametrize("method", ["relaxation", "ace"])
 def test_volumes_are_trained_with_other_methods(method: str, tmp_path: Path) -> None:
-    counts = {"train_count": 4, "validation_count": 2, "test_count": 4}
+    counts: dict[str, Any] = {"train_count": 4, "validation_count": 2, "test_count": 4}
     result = trained(ShapeSettings(method=method, group="SO(2)@z", epochs=1, batch_size=4, **counts), tmp_path)
     assert (result["equivariance_error"] < 1e-5) == (method == "relaxation")

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pscnn._types import Array
 from pscnn.groups import Group
-from pscnn.nn import FieldType, SteerableMap, equivariant_part
+from pscnn.measures import Measure
+from pscnn.nn import FieldType, SteerableMap, equivariant_part, steered_kernel
 
 
 class TypedLayer(NamedTuple):
@@ -18,18 +20,35 @@ class TypedLayer(NamedTuple):
     in_type: FieldType
     out_type: FieldType
 
-    def parts(self) -> tuple[Tensor, Tensor]:
-        """The kernel, and its equivariant part."""
+    @property
+    def steerable(self) -> bool:
+        """Whether the kernel is one of slots of these types."""
+        return isinstance(self.module, SteerableMap) and self.module.in_type == self.in_type
+
+    def kernel(self) -> Tensor:
+        """The kernel."""
         layer = self.module
-        if not isinstance(layer, SteerableMap) or layer.in_type != self.in_type:
-            kernel = layer.kernel_and_bias()[0] if hasattr(layer, "kernel_and_bias") else layer.weight
-            return kernel, equivariant_part(kernel, self.in_type, self.out_type)
-        if layer.likelihood is None:
-            kernel = layer.kernel()
-            return kernel, kernel
-        moments = layer.likelihood.moment_list()
-        uniform = [moments[0], *(torch.zeros_like(moment) for moment in moments[1:])]
-        return layer.expand(moments), layer.expand(uniform)
+        if isinstance(layer, SteerableMap):
+            return layer.kernel()
+        kernel: Tensor = layer.kernel_and_bias()[0] if hasattr(layer, "kernel_and_bias") else layer.weight
+        return kernel
+
+    def equivariant_part(self) -> Tensor:
+        """The mean of the kernel over the group."""
+        if not self.steerable:
+            return equivariant_part(self.kernel(), self.in_type, self.out_type)
+        measure: Measure | None = self.module.likelihood
+        moments = None if measure is None else [m * (k == 0) for k, m in enumerate(measure.moment_list())]
+        kernel: Tensor = self.module.expand(moments)
+        return kernel
+
+    def steered(self, element: Array) -> Tensor:
+        """The kernel as an element sees it."""
+        if not self.steerable:
+            return steered_kernel(self.kernel(), self.in_type, self.out_type, element)
+        measure: Measure | None = self.module.likelihood
+        kernel: Tensor = self.module.steered(None if measure is None else measure.moment_list(), element)
+        return kernel
 
 
 def typed_layers(model: nn.Module, group: Group | None = None) -> dict[str, TypedLayer]:
@@ -94,7 +113,7 @@ def degree(model: nn.Module, group: Group | None = None) -> dict[str, float]:
     """
     out = {}
     for name, layer in typed_layers(model, group).items():
-        kernel, kept = layer.parts()
+        kernel, kept = layer.kernel(), layer.equivariant_part()
         inside, outside = (part.double().square().sum() for part in (kept, kernel - kept))
         out[name] = (outside / (inside + outside).clamp_min(1e-300)).item()
     return out

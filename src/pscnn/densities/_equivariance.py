@@ -15,7 +15,7 @@ from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
 from pscnn.densities._degree import TypedLayer, typed_layers
 from pscnn.groups import Group
-from pscnn.nn import FieldType, steered_kernel
+from pscnn.nn import FieldType
 
 
 @torch.no_grad()
@@ -166,13 +166,13 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
 
 def _layer_error(layer: TypedLayer, x: Tensor, elements: ArrayLike, on_grid: bool) -> LayerError:
     module, in_type, out_type = layer
-    kernels = layer.parts()
+    kernels = layer.kernel(), layer.equivariant_part()
     bias = module.kernel_and_bias()[1]
     n = in_type.group.dimension
     plain = [_apply(module, x, kernel, bias) for kernel in kernels]
     rows: list[list[Tensor]] = [[], [], [], []]
     for element in np.asarray(elements, dtype=np.float64).reshape(-1, n, n):
-        turned = _apply(module, x, steered_kernel(kernels[0], in_type, out_type, element.T), bias)
+        turned = _apply(module, x, layer.steered(element.T), bias)
         rows[0].append(_relative(turned, plain[0], plain[0]))
         if not on_grid:
             for row in rows[1:]:
