@@ -110,8 +110,14 @@ def test_settings_of_methods() -> None:
         ({"method": "free", "keep": "C4"}, "keep has no effect with method free; it applies to fixed"),
         ({"method": "fixed", "keep": "some"}, "keep: keep must be a subgroup such as"),
         ({"method": "fixed", "group": "C4", "keep": "C3"}, r"keep: C\(3\) is not a subgroup of C\(4\)"),
-        ({"method": "fixed", "group": "C4"}, r"keep must be a subgroup of C\(4\), or .* an angle .*, got 45"),
-        ({"method": "fixed", "keep": "200"}, r"keep must be a subgroup of O\(2\), or .* between 0 and 180, got 200"),
+        (
+            {"method": "fixed", "group": "C4"},
+            r"keep: Fixed: an angle to keep needs a continuous group, .*, got 45 and C\(4\)",
+        ),
+        (
+            {"method": "fixed", "keep": "200"},
+            r"keep: Fixed: an angle .* must lie between 0 and 180, got 200 and O\(2\)",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_named(changes: dict[str, Any], message: str) -> None:

@@ -110,6 +110,7 @@ def degree_figure(model: nn.Module, x: Tensor, points: int = 48) -> Figure:
             other.tick_params(labelsize=7, labelright=axis is row[-1] and other is not axis)
             for panel in (axis, other):
                 panel.spines["top"].set_visible(False)
+                panel.spines["right"].set_visible(other is not axis)
         row[0].set_ylabel(layer.title, fontsize=8)
         row[-1].annotate(layer.remark, (0.98, 0.06), xycoords="axes fraction", ha="right", fontsize=7)
     for top, bottom, title in zip(grid[0], grid[-1], domains, strict=True):

@@ -13,7 +13,7 @@ import yaml
 
 from pscnn._extras import PscnnError
 from pscnn.groups import Group, parse
-from pscnn.models import DENSITY_METHODS, MEASURE_METHODS, STRENGTHS, read_kept
+from pscnn.models import DENSITY_METHODS, MEASURE_METHODS, STEERABLE, STRENGTHS
 
 SECTIONS = ("task", "network", "density", "optimiser", "run")
 """What a setting belongs to; options of the command line are shown in these groups."""
@@ -332,16 +332,9 @@ class TrainerSettings(Settings):
             raise ConfigError("average cannot be used with exact alignment, which moves the weights after every epoch")
         if self.method == "fixed":
             try:
-                kept = read_kept(self.keep)
-                if isinstance(kept, Group):
-                    self.parsed_group.as_subgroup(kept)
+                STEERABLE["fixed"].density(self.parsed_group, self.bandlimit, keep=self.keep)
             except ValueError as error:
                 raise ConfigError(f"keep: {error}") from None
-            if isinstance(kept, float) and (self.parsed_group.order is not None or not 0 <= kept <= 180):
-                raise ConfigError(
-                    f"keep must be a subgroup of {self.group}, or for a continuous group an angle between 0 and 180, "
-                    f"got {self.keep}"
-                )
 
 
 def rate(settings: TrainerSettings, step: int, steps: int) -> float:
