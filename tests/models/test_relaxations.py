@@ -74,8 +74,8 @@ def test_intervals_have_the_moments_of_their_quadrature(name: str, angle: float)
     torch.nn.init.constant_(interval.angle, angle / np.pi)
     share = 0.0
     if interval.reflection is not None:
-        torch.nn.init.constant_(interval.reflection, -0.7)
-        share = interval.reflection.sigmoid().item()
+        torch.nn.init.constant_(interval.reflection, -0.2)
+        share = interval.share.item()
     # Gauss' points of the angle; in space with the density 1 − cos ω of angles, and axes in all directions.
     steps, along = np.polynomial.legendre.leggauss(20)
     steps = (steps + 1) / 2

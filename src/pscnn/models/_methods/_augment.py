@@ -13,6 +13,7 @@ from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.groups import Axial, Group
+from pscnn.models._methods._method import STEEP
 from pscnn.nn import FieldType
 
 ELEMENTS = 4096
@@ -127,7 +128,7 @@ class Augerino(Augmented):
     @property
     def width(self) -> Tensor:
         """In radians."""
-        return F.softplus(self.raw_width)
+        return F.softplus(STEEP * self.raw_width)
 
     def penalty(self) -> Tensor:
         """The negative of what the width earns."""

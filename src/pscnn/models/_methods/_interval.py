@@ -12,7 +12,7 @@ from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.groups import MIRROR, Axial, Group, Irrep
 from pscnn.measures import Measure, flatten
-from pscnn.models._methods._method import Method
+from pscnn.models._methods._method import STEEP, Method
 
 
 class LearntIntervals(Method):
@@ -57,7 +57,7 @@ class Interval(Measure):
         for name, array in _constants(group, self.irreps).items():
             self.add_constant(name, array, like)
         if group.order is not None:
-            self.logits = tnn.Parameter(like.new_full((group.order - 1,), 3.0))
+            self.logits = tnn.Parameter(like.new_full((group.order - 1,), 3.0 / STEEP))
             return
         self.angle = tnn.Parameter(like.new_ones(()))  # in half-turns
         self.reflection = tnn.Parameter(like.new_zeros(())) if group.has_reflections else None
@@ -65,20 +65,30 @@ class Interval(Measure):
     def flat_moments(self) -> Tensor:
         """Known in closed form."""
         if self.group.order is not None:
-            kept = torch.cat([self.logits.new_ones(1), self.logits.sigmoid()])
+            kept = torch.cat([self.logits.new_ones(1), self.probabilities])
             return (self.values * (kept / kept.sum())).sum(1)
         in_space = self.group.planar is None
         factors = ball(self.frequencies, self.angle) if in_space else torch.sinc(self.frequencies * self.angle)
         if self.reflection is None:
             return factors * self.rotations
-        share = self.reflection.sigmoid()
-        return factors * torch.lerp(self.rotations, self.reflections, share)
+        return factors * torch.lerp(self.rotations, self.reflections, self.share)
+
+    @property
+    def share(self) -> Tensor:
+        """Of the mass that is on reflections, for continuous groups with reflections."""
+        assert self.reflection is not None
+        return (STEEP * self.reflection).sigmoid()
+
+    @property
+    def probabilities(self) -> Tensor:
+        """That elements of a finite group are kept, without the identity."""
+        return (STEEP * self.logits).sigmoid()
 
     def words(self) -> str:
         """The interval and the share."""
         if self.group.order is not None:
-            return "kept: " + ", ".join(f"{p:.2f}" for p in self.logits.sigmoid().tolist())
-        share = "" if self.reflection is None else f", reflections {self.reflection.sigmoid().item():.2f}"
+            return "kept: " + ", ".join(f"{p:.2f}" for p in self.probabilities.tolist())
+        share = "" if self.reflection is None else f", reflections {self.share.item():.2f}"
         return f"±{180 * abs(self.angle.item()):.0f}°{share}"
 
 

@@ -9,6 +9,9 @@ from pscnn.groups import Group
 from pscnn.measures import Measure
 from pscnn.nn import FieldType
 
+STEEP = 4.0
+"""Factor of learnt numbers before a sigmoid or the like: with Adam they cross one or two units in a whole training."""
+
 
 class Method:
     """Fully equivariant layers. Subclasses override what they change.
