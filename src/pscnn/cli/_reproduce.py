@@ -94,7 +94,7 @@ def _reproduce(
     sheets = _sheets(name)
     experiments.check_words(sheets, only or [])
     experiments.check_settings(sheets, settings)
-    sheets = [sheet.only(only or []).changed(settings) for sheet in sheets if not only or sheet.names(only)]
+    sheets = [sheet.changed(settings) for sheet in experiments.select(sheets, only or [])]
     tables, figures = ([s for s in sheets if (s.picture is None) == plain] for plain in (True, False))
     if not tables and form != "text":
         raise training.ConfigError(f"{name} is a figure: --format applies only to tables")

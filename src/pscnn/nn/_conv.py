@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._centred import Centred, centred, surrounded
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
@@ -35,7 +35,7 @@ class _Conv(SteerableMap):
         dilation: int = 1,
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,
@@ -112,7 +112,8 @@ class Conv2d(_Conv):
         dilation: Spacing of the kernel's points.
         bias: Whether to learn a bias.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
         groups: As in ``torch.nn.Conv2d``, of whole fields: both types must be that many equal parts.
 
@@ -152,7 +153,8 @@ class Linear(SteerableMap):
         in_type: Type of the input.
         out_type: Type of the output, over the same group.
         bias: Whether to learn a bias, on trivial irreps only.
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
 
     Shape:
@@ -164,7 +166,7 @@ class Linear(SteerableMap):
         in_type: FieldType,
         out_type: FieldType,
         bias: bool = True,
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,

@@ -7,7 +7,7 @@ import copy
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._centred import Centred
 
@@ -50,7 +50,7 @@ def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     if hasattr(type(module), "plain"):  # one torch layer with an expanded kernel
         out = module.plain()  # type: ignore[operator]
         out = trace(out) if isinstance(out, Centred) else out
-    elif isinstance(module, Likelihood):  # is in the kernels now
+    elif isinstance(module, Measure):  # is in the kernels now
         out = nn.Identity()
     elif isinstance(module, BatchNorm):
         out = trace(_Normalise(module))

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessException, spawn
 
-from pscnn.densities import align
+from pscnn import models
+from pscnn.densities import align, equivariance_error, grid_elements
 from pscnn.training import _run as files
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data, Learner
@@ -141,6 +143,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
             for k, (x, y) in enumerate(data.batches("train", place, epoch)):
                 number = epoch * steps + k
                 set_rate(fit.optimizer, rate(settings, number, settings.epochs * steps))
+                models.advance(learner.model, number, settings.epochs * steps)
                 values = step(x, y)
                 fit.average(number + 1)
                 # Nothing is read from the device before the epoch ends: it has other steps to do meanwhile.
@@ -148,13 +151,15 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
                 totals, images = (totals + stacked if images else stacked), images + len(y)
             sums = place.summed(torch.cat([totals.double(), totals.new_tensor([images], dtype=torch.float64)]))
             names = [f"train/{name}" for name in values]
+            means = dict(zip(names, (sums[:-1] / sums[-1]).tolist(), strict=True))  # waits for the device
+            step_ms = 1000 * (time.monotonic() - started) / steps
             if settings.alignment == "exact":
                 align(learner.model)
             fit.join_statistics()
             with fit.averaged():
                 found = _measured(learner, data, "validation", place)
-            means = dict(zip(names, (sums[:-1] / sums[-1]).tolist(), strict=True))
-            row = {"epoch": epoch, "seconds": round(time.monotonic() - started, 3), **found, **means}
+            times = {"seconds": round(time.monotonic() - started, 3), "step_ms": round(step_ms, 3)}
+            row = {"epoch": epoch, **times, **found, **means}
             if place.rank == 0:
                 fit.save(row)
                 if board is not None:
@@ -202,7 +207,9 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
         "best_epoch": best["epoch"],
         "epochs": len(epochs),
         "parameters": sum(p.numel() for p in learner.model.parameters()),
+        **_equivariance(learner, data, device),
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
+        **_step_time(epochs),
         "device": files.device_name(device),
     }
     if len(epochs) < settings.epochs:
@@ -211,6 +218,29 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
         np.save(folder / "confusion.npy", learner.confusion().numpy())
     files.write_result(folder, learner.model, result)
     return result
+
+
+@torch.no_grad()
+def _equivariance(learner: Learner, data: Data, device: torch.device) -> dict[str, float]:
+    """How far the network is from equivariance on test examples, in full precision, for tasks that say what turns."""
+    task = learner.task
+    types = task.field_types()
+    if types is None:
+        return {}
+    split = data.splits[task.tests[0]]
+    count = min(len(split), 64 if len(task.input_shape) == 3 else 8)
+    rows = torch.linspace(0, len(split) - 1, count).long().to(device)
+    x, _ = task.batch(task.tests[0], split, rows, 0)
+    elements = grid_elements(types[0].group, task.input_shape[1:])
+    with precision("fp32"):
+        errors = equivariance_error(learner.model.eval(), x, elements, *types)
+    return {"equivariance_error": errors.mean().item()}
+
+
+def _step_time(epochs: list[dict[str, Any]]) -> dict[str, float]:
+    """The median over the epochs but the first, in which algorithms are chosen, of the time that a step takes."""
+    times = [row["step_ms"] for row in epochs if "step_ms" in row]
+    return {"step_ms": statistics.median(times[1:] or times)} if times else {}
 
 
 @contextlib.contextmanager

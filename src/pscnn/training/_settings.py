@@ -13,7 +13,7 @@ import yaml
 
 from pscnn._extras import PscnnError
 from pscnn.groups import Group, parse
-from pscnn.models import DENSITY_METHODS
+from pscnn.models import DENSITY_METHODS, MEASURE_METHODS, STEERABLE, STRENGTHS
 
 SECTIONS = ("task", "network", "density", "optimiser", "run")
 """What a setting belongs to; options of the command line are shown in these groups."""
@@ -55,7 +55,8 @@ def setting(default: Any, text: str = "", **limits: Any) -> Any:
         text: What it is, for the help.
         limits: ``section``, one of ``SECTIONS``; ``choices``, the values allowed; ``least`` and ``most``, the bounds,
             included; ``positive=True`` for numbers above zero; ``identifies=False`` for how a run is executed, which is
-            no part of what is trained.
+            no part of what is trained; ``methods``, those with which it has an effect, which for the section "density"
+            are those with densities.
     """
     return field(default=default, metadata={**({"text": text} if text else {}), **limits})
 
@@ -74,6 +75,7 @@ class Option:
     most: float | None = None
     positive: bool = False
     identifies: bool = True
+    methods: tuple[str, ...] | None = None
 
     def check(self, value: Any) -> Any:
         """The value as its type, or an error that says what was expected."""
@@ -126,7 +128,12 @@ class Settings:
     method: str = setting("p-scnn", "Method, which determines the kind of layers.", section="network")
     group: str = setting("O(2)", "The group H, such as C(4), D(4), SO(2), O(2).", section="network")
     bandlimit: int = setting(
-        2, "Band-limit L, the highest frequency of the densities.", section="density", least=0, most=32
+        2,
+        "Band-limit L, the highest frequency of the densities.",
+        section="density",
+        least=0,
+        most=32,
+        methods=MEASURE_METHODS,
     )
     alignment: str = setting(
         "soft",
@@ -200,13 +207,21 @@ class Settings:
         self.assign("group", group.name)
         for name, option in options.items():
             if not self.uses(name) and getattr(self, name) != option.default:
-                methods = " or ".join(m for m in DENSITY_METHODS if m in (options["method"].choices or (m,)))
+                known = options["method"].choices
+                methods = " or ".join(m for m in self.methods_with(name) or () if known is None or m in known)
                 raise ConfigError(f"{name} has no effect with method {self.method}; it applies to {methods}")
         self.check()
 
     def uses(self, name: str) -> bool:
         """Whether a setting has an effect with the method."""
-        return self.options()[name].section != "density" or self.method in DENSITY_METHODS
+        methods = self.methods_with(name)
+        return methods is None or self.method in methods
+
+    @classmethod
+    def methods_with(cls, name: str) -> tuple[str, ...] | None:
+        """The methods with which a setting has an effect; None stands for all."""
+        option = cls.options()[name]
+        return option.methods or (DENSITY_METHODS if option.section == "density" else None)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, the task first."""
@@ -275,22 +290,51 @@ class TrainerSettings(Settings):
         section="optimiser",
         choices=("best", "last"),
     )
+    strength: float = setting(
+        None,
+        "The method's own number: the weight of its penalty (projection, relaxation), the price of deviations (ace), "
+        f"what width earns (augerino); by default {', '.join(f'{value:g} ({k})' for k, value in STRENGTHS.items())}.",
+        section="network",
+        positive=True,
+        methods=tuple(STRENGTHS),
+    )
+    keep: str = setting(
+        None,
+        "What the method fixed keeps: a subgroup such as C(4), or an angle in degrees; by default 45.",
+        section="network",
+        methods=("fixed",),
+    )
     precision: str = setting("fp32", "Floating-point precision.", section="run", choices=PRECISIONS)
     compile: bool = setting(
         False, "Compile the training step instead of recording it as a CUDA graph.", section="run", identifies=False
     )
 
     def fill(self) -> None:
-        """What the recipe says."""
+        """What the recipe and the method say."""
         values = {**RECIPES[self.recipe], **(self.paper if self.recipe == "paper" else {})}
         for name in values.keys() & self.options().keys():
             if getattr(self, name) is None:
                 self.assign(name, values[name])
+        if self.strength is None:
+            self.assign("strength", STRENGTHS.get(self.method))
+        if self.keep is None and self.method == "fixed":
+            self.assign("keep", "45")
+
+    @property
+    def density_options(self) -> dict[str, Any]:
+        """What the measures of the method are made with."""
+        found = {"alignment": self.density_alignment, "strength": self.strength, "keep": self.keep}
+        return {name: value for name, value in found.items() if self.uses(name) and value is not None}
 
     def check(self) -> None:
         """Exact alignment moves weights between steps, which an average over steps would mix with others."""
         if self.average and self.alignment == "exact" and self.uses("alignment"):
             raise ConfigError("average cannot be used with exact alignment, which moves the weights after every epoch")
+        if self.method == "fixed":
+            try:
+                STEERABLE["fixed"].density(self.parsed_group, self.bandlimit, keep=self.keep)
+            except ValueError as error:
+                raise ConfigError(f"keep: {error}") from None
 
 
 def rate(settings: TrainerSettings, step: int, steps: int) -> float:
