@@ -1,6 +1,8 @@
 """The application, and what its commands share."""
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -9,6 +11,7 @@ import typer
 from rich.console import Console
 
 from pscnn import PscnnError, __version__
+from pscnn._memory import out_of_memory
 
 app = typer.Typer(
     help="Steerable networks that learn how much symmetry to keep.", no_args_is_help=True, rich_markup_mode=None
@@ -42,6 +45,17 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             raise typer.Exit(130) from None
         except PscnnError as error:
             fail(str(error))
+        except BrokenPipeError:  # whoever read the output has read enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
+        except OSError as error:  # whatever else the system refuses: a full disk, a name too long
+            fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            fail(
+                f"not enough memory ({str(error).splitlines()[0]}): use a smaller --width, --batch-size or --bandlimit"
+            )
 
     return wrapped
 

@@ -54,7 +54,7 @@ def _sheets(name: str) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5) -> None:
+def _list(seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs per cell.")] = 5) -> None:
     """List the tables and figures, and the number of runs each needs."""
     from pscnn.experiments import SHEETS
 
@@ -70,7 +70,7 @@ def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5)
 def _reproduce(
     ctx: typer.Context,
     runs: Runs = Path("runs"),
-    seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs per cell.")] = 5,
     only: Annotated[list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; repeatable.")] = None,
     run: Annotated[bool, typer.Option(help="Run what is missing, or only print what is there.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it takes.")] = False,

@@ -64,7 +64,8 @@ def _task_of_file(args: list[str]) -> str:
     from pscnn.training import read_yaml
 
     values = read_yaml(words[words.index("--config") + 1])
-    return str(values.get("task", values.get("experiment", NO_TASK)))
+    name = values.get("task", values.get("experiment"))
+    return name if isinstance(name, str) else NO_TASK
 
 
 train_app = typer.Typer(cls=_Tasks, no_args_is_help=True, rich_markup_mode=None)
@@ -82,7 +83,7 @@ def _train(
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="The run's folder; by default named by its settings.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds starting at --seed.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of runs, with seeds from --seed on.")] = 1,
     together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
+from pscnn.densities._regularization import likelihoods
+from pscnn.groups import Group
 from pscnn.nn import Conv2d, Conv3d, FieldType, SteerableMap
 
 
@@ -37,7 +39,7 @@ def equivariance_error(
     """
     in_type = in_type or _first_type(model)
     out_type = out_type or _last_type(model)
-    elements = np.asarray(elements, dtype=np.float64).reshape(-1, *in_type.group.identity.shape)
+    elements = _elements(elements, in_type.group)
     y = model(x)
     norm = y.flatten(1).norm(dim=1).clamp_min(torch.finfo(y.dtype).tiny)
     errors = []
@@ -48,7 +50,19 @@ def equivariance_error(
     return torch.stack(errors)
 
 
+def _elements(elements: ArrayLike, group: Group) -> Array:
+    """As (N, n, n), if there are any and all are in the group: others have no meaning for its representations."""
+    out = np.asarray(elements, dtype=np.float64)
+    n = group.dimension
+    if out.size == 0 or out.shape[-2:] != (n, n):
+        raise ValueError(f"elements must have shape (N, {n}, {n}) with N of 1 or more, got {out.shape}")
+    if not np.isfinite(out).all() or not group.contains(out):
+        raise ValueError(f"elements must be those of {group.name}, such as {group.name}.sample(8, seed=0)")
+    return out.reshape(-1, n, n)
+
+
 def _first_type(model: nn.Module) -> FieldType:
+    likelihoods(model)  # says it if this is no model
     for given in (getattr(module, "in_type", None) for module in model.modules()):
         if isinstance(given, FieldType):
             return given
@@ -110,6 +124,7 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         >>> bool(layer_errors(layer, torch.randn(8, 2), H.sample(3, seed=0))[""].error.max() < 1e-5)
         True
     """
+    likelihoods(model)  # says it if this is no model
     layers = {
         name: module
         for name, module in model.named_modules()
@@ -136,14 +151,14 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
 
 def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike, on_grid: bool) -> LayerError:
     assert layer.likelihood is not None
+    elements = _elements(elements, layer.in_type.group)
     moments = layer.likelihood.moment_list()
     uniform = [moments[0], *(torch.zeros_like(moment) for moment in moments[1:])]
     kernels = [layer.expand(moments), layer.expand(uniform)]
     bias = layer.full_bias()
-    n = layer.in_type.group.dimension
     plain = [_apply(layer, x, kernel, bias) for kernel in kernels]
     rows: list[list[Tensor]] = [[], [], [], []]
-    for element in np.asarray(elements, dtype=np.float64).reshape(-1, n, n):
+    for element in elements:
         turned = _apply(layer, x, layer.steered(moments, element.T), bias)
         rows[0].append(_relative(turned, plain[0], plain[0]))
         if not on_grid:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from pscnn.likelihood import Likelihood
 from pscnn.nn._fast import convolve
@@ -57,11 +58,18 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: padding must be 0 or more, 'same' or 'valid', got {padding!r}")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
+        for what, value in (("stride", stride), ("dilation", dilation)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: {what} must be 1 or more, got {value!r}")
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.dimension)
+        extent = self.dilation * (self.kernel_size or 1) - self.dilation + 1
+        if not isinstance(x, Proxy) and any(n + 2 * self.padding < extent for n in x.shape[2:]):
+            got = " × ".join(map(str, x.shape[2:]))
+            raise ValueError(f"{type(self).__name__}: expected images of {extent} or more with the padding, got {got}")
         return self.convolve(x, *self.kernel_and_bias())
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:

@@ -49,6 +49,8 @@ class AvgPoolAntialiased(Layer):
             raise ValueError(f"AvgPoolAntialiased: kernel_size must be odd, got {kernel_size}")
         if not sigma > 0:
             raise ValueError(f"AvgPoolAntialiased: sigma must be positive, got {sigma}")
+        if not isinstance(stride, int) or stride < 1:
+            raise ValueError(f"AvgPoolAntialiased: stride must be 1 or more, got {stride!r}")
         self.stride, self.kernel_size, self.sigma = stride, kernel_size, sigma
         self.padding = kernel_size // 2 if padding is None else padding
         kernel = _gaussian(kernel_size, sigma, in_type.group.dimension)
@@ -90,6 +92,9 @@ class DiskMask(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.in_type.group.dimension)
+        if x.shape[2:] != self.mask.shape:
+            got = " × ".join(map(str, x.shape[2:]))
+            raise ValueError(f"DiskMask: expected images of side {self.size}, got {got}")
         return x * self.mask.to(x.dtype)
 
     def extra_repr(self) -> str:

@@ -19,8 +19,10 @@ from pscnn.training._run import (
     load,
     precision,
     read_confusion,
+    read_json,
     read_result,
     read_task,
+    write_arrays,
 )
 from pscnn.training._runner import run_missing
 from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
@@ -59,6 +61,7 @@ __all__ = [
     "precision",
     "prepare",
     "read_confusion",
+    "read_json",
     "read_result",
     "read_task",
     "read_yaml",
@@ -74,4 +77,5 @@ __all__ = [
     "task_type",
     "train",
     "usual_workers",
+    "write_arrays",
 ]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessException, spawn
@@ -55,6 +54,10 @@ def train(
         return train_stacked([folder])[0]
     settings = task.settings
     device = choose_device(accelerator)
+    most = torch.cuda.device_count() if device.type == "cuda" else max(2, os.cpu_count() or 1)
+    if not 1 <= devices <= most:
+        what = "GPUs" if device.type == "cuda" else "processes on its cores"
+        raise RunError(f"this machine has room for 1 to {most} {what}, got {devices} devices")
     with alone(folder), precision(settings.precision), files.kept_random_state():
         data = data or Data(task, data_dir)
         until = settings.epochs if epochs is None else min(epochs, settings.epochs)
@@ -189,6 +192,8 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
     key = f"validation/{task.metric.name}"
     if not epochs or any(key not in row for row in epochs):
         raise RunError(f"{folder}/metrics.jsonl lacks {key}; continue the run with: pscnn train --resume {folder}")
+    if len(epochs) > settings.epochs:
+        raise RunError(f"{folder} has {len(epochs)} epochs, but its config.yaml says {settings.epochs}: it was changed")
     sign = -1 if task.metric.more_is_better else 1
     best = min(epochs, key=lambda row: (math.isnan(row[key]), sign * row[key], row["epoch"]))
     if settings.select == "last":
@@ -205,7 +210,7 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
     if len(epochs) < settings.epochs:
         return result
     if isinstance(learner, Classification):
-        np.save(folder / "confusion.npy", learner.confusion().numpy())
+        files.write_arrays(folder / "confusion.npy", learner.confusion().numpy())
     files.write_result(folder, learner.model, result)
     return result
 
