@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from pscnn import PscnnError, __version__
+from pscnn._files import to_json
 from pscnn._memory import out_of_memory
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ def _known_accelerator(value: str) -> str:
     return value
 
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.", callback=_known_accelerator)]
 
 
@@ -63,6 +65,11 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 def say(text: str, end: str = "\n") -> None:
     """Print text as it is: a path in it is not coloured, broken into lines or taken for markup."""
     console.print(text, highlight=False, markup=False, soft_wrap=True, end=end)
+
+
+def say_json(value: Any) -> None:
+    """Print a value for programs: one JSON text and nothing else; what is not a number is null."""
+    say(to_json(value, indent=1))
 
 
 def complain(message: str) -> None:

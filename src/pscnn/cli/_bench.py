@@ -27,7 +27,7 @@ def bench(
         int | None, typer.Option(min=2, max=10**6, help="Batch size; 256 or 32 volumes, on a CPU 16 or 2.")
     ] = None,
     width: Annotated[
-        float | None, typer.Option(min=0.01, max=256, help="Of the networks; 1 for images, 6 for volumes.")
+        float | None, typer.Option(min=0.01, max=100, help="Of the networks; 1 for images, 6 for volumes.")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Side length; 56 for images, 28 for volumes.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda by default if available.")] = None,

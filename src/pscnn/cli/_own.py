@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pscnn import PscnnError
 from pscnn._files import make_folder, reported, write_whole
-from pscnn.cli._app import Accelerator, Run, app, command, complain, console, fail, progress_bar, say
+from pscnn.cli._app import Accelerator, Json, Run, app, command, complain, console, fail, progress_bar, say, say_json
 from pscnn.cli._many import complete_runs
 
 
@@ -29,7 +29,7 @@ def discover(
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of networks of each kind.")] = 3,
     size: Annotated[int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by the data.")] = None,
     width: Annotated[
-        float | None, typer.Option(min=0.01, max=256, help="Width; 0.25 for images, 1 for volumes.")
+        float | None, typer.Option(min=0.01, max=100, help="Width; 0.25 for images, 1 for volumes.")
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
     regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
@@ -114,6 +114,7 @@ def predict(
     run: Run,
     files: Annotated[list[Path], typer.Argument(help="Images or .npy volumes, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; never overwrites.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Apply a trained network to files."""
     from pscnn import training
@@ -128,8 +129,12 @@ def predict(
             complain(str(answer))
             continue
         rows.append({"file": str(file), **answer})
+        if as_json:
+            continue
         said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
         say(f"{file}: {said}")
+    if as_json:
+        say_json(rows)
     if out is not None and rows:
         buffer = io.StringIO(newline="")
         writer = csv.DictWriter(buffer, list(rows[0]))

@@ -2,14 +2,14 @@
 
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 
-from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, fail, say
+from pscnn.cli._app import Accelerator, DataDir, Json, Run, app, command, console, fail, say, say_json
 from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NO_TASK, NamedCommands, with_settings
 
@@ -148,21 +148,30 @@ def _fit(folder: Path, progress: bool, *, data: Any = None, **how: Any) -> dict[
 
 @app.command()
 @command
-def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "auto") -> None:
+def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "auto", as_json: Json = False) -> None:
     """Test the best epoch of a run again."""
     from pscnn import training
 
+    if as_json:
+        result = training.evaluate(run, data_dir, accelerator=accelerator)
+        say_json({"run": str(run), **result, "diverged": training.diverged(result)})
+        _fail_if_diverged([result])
+        return
     _print_result(run, training.evaluate(run, data_dir, accelerator=accelerator))
 
 
 @app.command("inspect")
 @command
-def inspect_run(run: Run) -> None:
+def inspect_run(run: Run, as_json: Json = False) -> None:
     """Show which symmetries each layer of a run kept."""
     from pscnn import likelihoods, training
+    from pscnn.densities import layer_summaries
     from pscnn.report import density_chart, summary
 
     model = training.load(run).model
+    if as_json:
+        say_json({"run": str(run), "layers": [asdict(layer) for layer in layer_summaries(model)]})
+        return
     say(summary(model))
     if any(likelihood.group.dimension == 2 for likelihood in likelihoods(model).values()):
         console.print()

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fx import Proxy
 
 from pscnn._memo import memo
 from pscnn._types import Array
@@ -92,7 +93,7 @@ class DiskMask(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.in_type.group.dimension)
-        if x.shape[2:] != self.mask.shape:
+        if not isinstance(x, Proxy) and x.shape[2:] != self.mask.shape:
             got = " × ".join(map(str, x.shape[2:]))
             raise ValueError(f"DiskMask: expected images of side {self.size}, got {got}")
         return x * self.mask.to(x.dtype)

@@ -17,7 +17,7 @@ from pscnn.densities import align
 from pscnn.training import _run as files
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data, Learner
-from pscnn.training._place import Place, choose_device
+from pscnn.training._place import Place, choose_device, suitable_threads
 from pscnn.training._progress import Progress
 from pscnn.training._run import RunError, history, precision, read_task
 from pscnn.training._settings import rate
@@ -130,6 +130,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
     steps = data.steps(place.processes)
     step = fit.make_step()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(suitable_threads(learner))
         shown = Progress(until, task.metric.name, len(fit.history))
         if progress:
             stack.enter_context(shown)
@@ -186,8 +187,10 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
     files.load_weights(learner.model, files.selected(folder, task))
     learner.tested = {split: [] for split in task.tests}
     metrics: dict[str, float] = {}
-    for split in task.tests:
-        metrics |= _measured(learner, data, split, Place(device))
+    with suitable_threads(learner):
+        for split in task.tests:
+            metrics |= _measured(learner, data, split, Place(device))
+        where = files.device_name(device)
     epochs = history(folder)
     key = f"validation/{task.metric.name}"
     if not epochs or any(key not in row for row in epochs):
@@ -205,7 +208,7 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
         "epochs": len(epochs),
         "parameters": sum(p.numel() for p in learner.model.parameters()),
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
-        "device": files.device_name(device),
+        "device": where,
     }
     if len(epochs) < settings.epochs:
         return result
