@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessException, spawn
 
+from pscnn._files import reported
 from pscnn.densities import align
 from pscnn.training import _run as files
 from pscnn.training._graph import set_rate
@@ -220,17 +222,30 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
 
 @contextlib.contextmanager
 def _board(folder: Path) -> Iterator[Callable[[dict[str, Any]], None] | None]:
-    """Writes an epoch's metrics for TensorBoard, if that is installed."""
+    """Writes an epoch's metrics for TensorBoard, if that is installed; in this thread, which a full disk must stop."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:
         yield None
         return
-    with SummaryWriter(folder / "tensorboard") as writer:
+    now, place = time.time(), folder / "tensorboard"
 
-        def write(row: dict[str, Any]) -> None:
-            for name, value in row.items():
-                if name != "epoch":
-                    writer.add_scalar(name, value, row["epoch"])
+    def add(**what: Any) -> None:
+        with reported(f"cannot write into {place}", RunError):
+            writer.write(Event(wall_time=time.time(), **what).SerializeToString())
+            writer.flush()
 
+    def write(row: dict[str, Any]) -> None:
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "epoch"]
+        add(step=row["epoch"], summary=Summary(value=values))
+
+    with contextlib.ExitStack() as stack:
+        with reported(f"cannot write into {place}", RunError):
+            place.mkdir(exist_ok=True)
+            # Unbuffered: closing it has nothing left to write, and so nothing to complain about.
+            name = f"events.out.tfevents.{int(now)}.{platform.node()}.{os.getpid()}"
+            writer = RecordWriter(stack.enter_context((place / name).open("ab", buffering=0)))
+        add(file_version="brain.Event:2")
         yield write
