@@ -39,7 +39,14 @@ fuzz = settings(
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-SMALL = {"kinds": 2, "size": 28, "width": 0.05, "train_per_class": 2, "validation_per_class": 1, "test_per_class": 1}
+SMALL: dict[str, Any] = {
+    "kinds": 2,
+    "size": 28,
+    "width": 0.05,
+    "train_per_class": 2,
+    "validation_per_class": 1,
+    "test_per_class": 1,
+}
 SMALL |= {"batch_size": 8, "epochs": 1, "group": "C4"}
 
 

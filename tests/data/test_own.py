@@ -428,3 +428,10 @@ def test_descriptions_of_data_are_checked(change: dict[str, Any]) -> None:
     own.About.from_json(json.dumps(values))
     with pytest.raises(ValueError, match="not a description of prepared data"):
         own.About.from_json(json.dumps({**values, **change}))
+
+
+def test_a_fourth_channel_is_opacity(tmp_path: Path) -> None:
+    for images in (np.full((12, 28, 28, 4), 7), np.full((12, 28, 28, 4), 7.0), np.full((12, 28, 28, 4), -1, np.int8)):
+        np.savez(tmp_path / "a.npz", images=images, labels=labelled())
+        with pytest.raises(DataError, match="the last of four channels is opacity"):
+            prepare(tmp_path / "a.npz")

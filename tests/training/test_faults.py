@@ -34,7 +34,7 @@ def same(result: dict[str, Any]) -> dict[str, Any]:
 
 def test_runs_killed_at_any_moment_continue_to_the_same_result(tmp_path: Path) -> None:
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    words, environment = [sys.executable, __file__, tmp_path, str(KILLS)], {**os.environ, "PYTHONPATH": path}
+    words, environment = [sys.executable, __file__, str(tmp_path), str(KILLS)], {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

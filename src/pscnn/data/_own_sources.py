@@ -242,9 +242,10 @@ def with_channels(array: AnyArray, what: str, first: int) -> AnyArray:
     Three axes are a volume, or an image whose last axis has 1, 3 or 4 channels. A volume with a side of so few voxels
     is more likely an image whose channels come first, so it must have an axis of channels.
     """
+    check_real(array, what)
     axes = array.ndim - first
     if axes == 4 or (axes == 3 and array.shape[-1] in _CHANNELS):
-        return colour(array) if axes == 3 else array
+        return colour(array, what) if axes == 3 else array
     if axes == 3 and min(array.shape[first:]) < _THINNEST:
         raise DataError(
             f"{what} have shape {array.shape}, which may be images with channels or thin volumes: give images with "
@@ -299,7 +300,7 @@ def _image(path: Path) -> AnyArray:
                 raise DataError(f"{path} has {image.n_frames} pages: volumes are read from .npz and .npy files")
             grey = image.mode in ("1", "L", "I", "F", "I;16", "I;16B", "I;16L", "LA", "La")
             if not grey or image.mode in ("LA", "La") or (image.mode == "L" and "transparency" in image.info):
-                laid = colour(np.asarray(image.convert("RGBA")))  # on white
+                laid = colour(np.asarray(image.convert("RGBA")), path)  # on white
                 return laid[..., :1] if grey else laid
             array = np.asarray(image.convert("L") if image.mode == "1" else image)[..., None]
             return array.clip(0, 65535).astype(np.uint16) if image.mode == "I" else array  # 16 of its 32 bits are used
@@ -309,20 +310,29 @@ def _image(path: Path) -> AnyArray:
         raise DataError(f"{path} is damaged or not an image ({error})") from None
 
 
-def colour(array: AnyArray) -> AnyArray:
+def check_real(array: AnyArray, what: object) -> None:
+    """Refuse what holds no real numbers."""
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{what} must hold real numbers, got {array.dtype}")
+
+
+def colour(array: AnyArray, what: object) -> AnyArray:
     """RGB of RGBA, laid on white; fewer channels stay as they are."""
     if array.shape[-1] < 4:
         return array
-    top = np.iinfo(array.dtype).max if np.issubdtype(array.dtype, np.integer) else 1
-    opacity = array[..., 3:].astype(np.float32) / top
+    opaque = array[..., 3:]
+    if array.dtype not in (np.uint8, np.uint16) and not ((opaque >= 0) & (opaque <= 1)).all():
+        raise DataError(f"{what}: the last of four channels is opacity, from 0 to 1, or whole numbers of 8 or 16 bits")
+    whole = array.dtype in (np.uint8, np.uint16)
+    top = np.iinfo(array.dtype).max if whole else 1
+    opacity = opaque.astype(np.float32) / top
     mixed = array[..., :3] * opacity + top * (1 - opacity)
-    return mixed.round().astype(array.dtype) if np.issubdtype(array.dtype, np.integer) else mixed
+    return mixed.round().astype(array.dtype) if whole else mixed
 
 
 def unit(array: AnyArray, path: Path) -> AnyArray:
     """Floating-point numbers; those of images, of 8 and 16 bits, are divided by the largest of their kind."""
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"{path} must hold real numbers, got {array.dtype}")
+    check_real(array, path)
     if array.size == 0:
         raise DataError(f"{path} is empty")
     with np.errstate(over="ignore"):
