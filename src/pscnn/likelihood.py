@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._memo import memo
+from pscnn._memory import afford
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import FunctionSpace, Group, Irrep, block_diagonal, pick_basis
 from pscnn.measures import Measure
@@ -336,6 +337,8 @@ def _constants(
 ) -> dict[str, Array]:
     base = group if support is None else support
     nodes, weights = _grid(base, bandlimit)
+    size = len(nodes) * sum(psi.size**2 for psi in irreps)
+    afford(size, f"a density on {group.name} with band-limit {bandlimit}", "use a lower bandlimit")
     near = base.near_identity(ALIGNMENT_SAMPLES, seed=0)
     elements = np.concatenate([nodes, near, group.identity[None]])
     moments = np.concatenate([psi.matrices(nodes).reshape(len(nodes), -1).T for psi in irreps])

@@ -435,7 +435,7 @@ def test_networks_are_converted_with_any_method(method: str) -> None:
 
 def test_conversion_names_the_methods() -> None:
     with pytest.raises(
-        ValueError, match=r"convert: unknown method 'pscnn'; use one of scnn, restricted, rpp, p-scnn, projection"
+        ValueError, match=r"unknown method 'pscnn'; use one of scnn, restricted, rpp, p-scnn, projection"
     ):
         nn.convert(torch.nn.Conv2d(1, 1, 3), O2(), method="pscnn")
     held = nn.convert(torch.nn.Conv2d(1, 1, 3), O2(), method="projection", strength=7.0)

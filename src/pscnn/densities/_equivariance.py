@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
 from pscnn.densities._degree import TypedLayer, typed_layers
+from pscnn.densities._regularization import likelihoods
 from pscnn.groups import Group
 from pscnn.nn import FieldType
 
@@ -40,7 +41,7 @@ def equivariance_error(
     """
     in_type = in_type or _first_type(model)
     out_type = out_type or _last_type(model)
-    elements = np.asarray(elements, dtype=np.float64).reshape(-1, *in_type.group.identity.shape)
+    elements = _elements(elements, in_type.group)
     y = model(x)
     norm = y.flatten(1).norm(dim=1).clamp_min(torch.finfo(y.dtype).tiny)
     errors = []
@@ -77,7 +78,19 @@ def grid_elements(group: Group, shape: Sequence[int], most: int = 8) -> Array:
     return np.stack([found[k] for k in np.unique(np.linspace(0, len(found) - 1, most).round().astype(int))])
 
 
+def _elements(elements: ArrayLike, group: Group) -> Array:
+    """As (N, n, n), if there are any and all are in the group: others have no meaning for its representations."""
+    out = np.asarray(elements, dtype=np.float64)
+    n = group.dimension
+    if out.size == 0 or out.shape[-2:] != (n, n):
+        raise ValueError(f"elements must have shape (N, {n}, {n}) with N of 1 or more, got {out.shape}")
+    if not np.isfinite(out).all() or not group.contains(out):
+        raise ValueError(f"elements must be those of {group.name}, such as {group.name}.sample(8, seed=0)")
+    return out.reshape(-1, n, n)
+
+
 def _first_type(model: nn.Module) -> FieldType:
+    likelihoods(model)  # says it if this is no model
     for given in (getattr(module, "in_type", None) for module in model.modules()):
         if isinstance(given, FieldType):
             return given
@@ -141,6 +154,7 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         >>> bool(layer_errors(layer, torch.randn(8, 2), H.sample(3, seed=0))[""].error.max() < 1e-5)
         True
     """
+    likelihoods(model)  # says it if this is no model
     layers = typed_layers(model)
     if any(getattr(layer.module, "likelihood", None) is not None for layer in layers.values()):
         layers = {n: layer for n, layer in layers.items() if getattr(layer.module, "likelihood", None) is not None}
@@ -167,10 +181,9 @@ def _layer_error(layer: TypedLayer, x: Tensor, elements: ArrayLike, on_grid: boo
     module, in_type, out_type = layer
     kernels = layer.kernel(), layer.equivariant_part()
     bias = module.kernel_and_bias()[1]
-    n = in_type.group.dimension
     plain = [module.convolve(x, kernel, bias) for kernel in kernels]
     rows: list[list[Tensor]] = [[], [], [], []]
-    for element in np.asarray(elements, dtype=np.float64).reshape(-1, n, n):
+    for element in _elements(elements, in_type.group):
         turned = module.convolve(x, layer.steered(element.T), bias)
         rows[0].append(_relative(turned, plain[0], plain[0]))
         if not on_grid:

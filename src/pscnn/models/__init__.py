@@ -1,6 +1,7 @@
 """The paper's networks and every baseline: one architecture per task, methods as ingredients."""
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +157,11 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
     nonlinearities = VECTOR_NONLINEARITIES if network == "vectors" else NONLINEARITIES
     if options.get("nonlinearity", "gated") not in nonlinearities:
         raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(nonlinearities)}")
+    if not 0 < options.get("width", 1) < math.inf:
+        raise ValueError(f"width must be positive and finite, got {options['width']}")
+    for name in ("classes", "channels"):
+        if not isinstance(options.get(name, 1), int) or options.get(name, 1) < 1:
+            raise ValueError(f"{name} must be a whole number of 1 or more, got {options[name]!r}")
     group = parse(group) if isinstance(group, str) else group
     if method not in methods:
         raise ValueError(f"unknown method {method!r}{where}: use one of {', '.join(methods)}")

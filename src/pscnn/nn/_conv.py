@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from pscnn.measures import Measure
 from pscnn.nn._centred import Centred, centred, surrounded
@@ -64,10 +65,21 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: padding must be 0 or more, 'same' or 'valid', got {padding!r}")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
+        for what, value in (("stride", stride), ("dilation", dilation)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: {what} must be 1 or more, got {value!r}")
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
         self._before = padding if padding_mode != "zeros" else 0  # put around the map before it is averaged
         self._window = self.dimension, extent, stride, padding - self._before
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = not (isinstance(x, Proxy) or torch.compiler.is_compiling())
+        if known and x.ndim > 2 and any(n + 2 * self.padding < self._window[1] for n in x.shape[2:]):
+            got = " × ".join(map(str, x.shape[2:]))
+            extent = f"{self._window[1]} or more with the padding"
+            raise ValueError(f"{type(self).__name__}: expected images of {extent}, got {got}")
+        return super().forward(x)
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""

@@ -40,6 +40,8 @@ def export(model: nn.Module) -> nn.Module:
     Args:
         model: Any module with pscnn layers in it, or one such layer.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected a torch.nn.Module, got {model!r}")
     return _plain(model, {})
 
 

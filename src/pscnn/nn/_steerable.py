@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pscnn._memory import afford
 from pscnn._types import Array
 from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SteerableBasis, grid_points
@@ -87,7 +88,19 @@ class SteerableMap(Layer):
 
     # -- construction ---------------------------------------------------------------------------------------------
 
+    def check(self, x: Tensor, spatial: int | None = None) -> None:
+        """Raise unless x has the shape and the precision of the layer; under autocast, whatever precision."""
+        super().check(x, spatial)
+        if isinstance(x, Tensor) and x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(
+                f"{type(self).__name__}: the layer is in {self.weight.dtype}, got input in {x.dtype}: "
+                f"use x.to({self.weight.dtype}), or model.to({x.dtype})"
+            )
+
     def _build(self, like: Tensor) -> None:
+        points = (self.kernel_size or 1) ** self.in_type.group.dimension
+        what = f"the kernel from {self.in_type.size} to {self.out_type.size} channels"
+        afford(self.in_type.size * self.out_type.size * points, what, "use fewer fields or a smaller kernel_size")
         ingredients = self._ingredients()
         out, inn, steerable, moments = ingredients
         out_copies, in_copies = self.out_type.layout.copies, self.part_type.layout.copies

@@ -41,8 +41,8 @@ def html_report(
 
     Args:
         folders: The runs.
-        out: The file; by default ``report.html`` in the first run's folder. An existing file is never replaced: the new
-            one gets a number.
+        out: The file, or the folder for ``report.html``; by default the first run's. An existing
+            file is never replaced: the new one gets a number.
         data_dir: Data folder, to measure equivariance errors on images of the runs' own test sets.
         answer: What ``discover`` puts first.
     """
@@ -53,7 +53,8 @@ def html_report(
 
     runs = [Path(folder) for folder in folders]
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
-    path = _free(Path(out) if out is not None else runs[0] / "report.html")
+    path = Path(out) if out is not None else runs[0]
+    path = _free(path / "report.html" if path.is_dir() else path)
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
         files("pscnn.report").joinpath("page.html").read_text(encoding="utf-8")

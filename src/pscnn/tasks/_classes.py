@@ -20,7 +20,7 @@ class ImageSettings(TrainerSettings):
     nonlinearity: str = setting("gated", "Nonlinearity of the features.", section="network", choices=NONLINEARITIES)
     invariant: bool = setting(True, "Use only invariant features in the classifier.", section="network")
     size: int = setting(56, "Side length.", section="network")
-    width: float = setting(1.0, "Factor of the numbers of fields.", section="network", positive=True, most=1000)
+    width: float = setting(1.0, "Factor of the numbers of fields.", section="network", positive=True, most=100)
     label_smoothing: float = setting(
         None,
         "Share of every label that is spread over all classes; by default 0, with the modern recipe 0.1.",

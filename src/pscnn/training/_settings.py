@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Literal, get_type_hints
 import yaml
 
 from pscnn._extras import PscnnError
-from pscnn.groups import Group, parse
+from pscnn._files import plain_file
+from pscnn._words import short
+from pscnn.groups import O3, SO3, Group, parse
 from pscnn.models import DENSITY_METHODS, MEASURE_METHODS, STEERABLE, STRENGTHS
 
 SECTIONS = ("task", "network", "density", "optimiser", "run")
@@ -20,6 +22,10 @@ SECTIONS = ("task", "network", "density", "optimiser", "run")
 PRECISIONS = ("fp32", "tf32", "bf16")
 ALIGNMENTS = ("soft", "exact", "construction")
 """By the alignment error in the loss; by ``pscnn.align`` after every epoch; by positive definite coefficients."""
+LARGEST_GROUP = 1000
+"""Elements of a finite group; what more of them could tell, SO(2) tells in less time."""
+HIGHEST_IN_SPACE = 6
+"""Band-limit of densities on all rotations of space."""
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
         "lr": 5e-4,
@@ -81,18 +87,21 @@ class Option:
         """The value as its type, or an error that says what was expected."""
         if value is None and self.default is None:
             return None
-        if self.kind is float and isinstance(value, int | str) and not isinstance(value, bool):
-            with contextlib.suppress(ValueError, OverflowError):  # YAML takes 1e-3 for text
+        if self.kind in (int, float) and isinstance(value, str):
+            with contextlib.suppress(ValueError):  # YAML takes 1e-3 for text
+                value = float(value)
+        if self.kind is float and type(value) is int:
+            with contextlib.suppress(OverflowError):
                 value = float(value)
         elif self.kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not self.kind:
-            raise ConfigError(f"{self.name} must be of type {self.kind.__name__}, got {value!r}")
+            raise ConfigError(f"{self.name} must be of type {self.kind.__name__}, got {short(value)}")
         if self.choices is not None and value not in self.choices:
-            raise ConfigError(f"{self.name} must be one of {', '.join(map(str, self.choices))}, got {value!r}")
+            raise ConfigError(f"{self.name} must be one of {', '.join(map(str, self.choices))}, got {short(value)}")
         wanted = self._range(value)
         if wanted:
-            raise ConfigError(f"{self.name} must {wanted}, got {value}")
+            raise ConfigError(f"{self.name} must {wanted}, got {short(value)}")
         return value
 
     def _range(self, value: Any) -> str:
@@ -205,6 +214,13 @@ class Settings:
             kind = "the plane" if self.dimension == 2 else "space, such as SO(3)"
             raise ConfigError(f"{self.task} needs a group of {kind}, got {group.name}")
         self.assign("group", group.name)
+        if group.order is not None and group.order > LARGEST_GROUP:
+            raise ConfigError(f"{group.name} has {group.order} elements, more than {LARGEST_GROUP}: use SO(2) or O(2)")
+        if group in (SO3(), O3()) and self.bandlimit > HIGHEST_IN_SPACE and self.uses("bandlimit"):
+            raise ConfigError(
+                f"bandlimit must be {HIGHEST_IN_SPACE} or less over {group.name}, where memory grows with its sixth "
+                f"power, got {self.bandlimit}"
+            )
         for name, option in options.items():
             if not self.uses(name) and getattr(self, name) != option.default:
                 known = options["method"].choices
@@ -282,7 +298,7 @@ class TrainerSettings(Settings):
         most=0.999999,
     )
     passes: int = setting(
-        1, "How often an epoch goes through the training data.", section="optimiser", least=1, most=10**6
+        1, "How often an epoch goes through the training data.", section="optimiser", least=1, most=10**4
     )
     select: str = setting(
         "best",
@@ -355,11 +371,17 @@ def rate(settings: TrainerSettings, step: int, steps: int) -> float:
     return settings.lr * factor
 
 
+LARGEST_FILE = 2**20
+"""Bytes of a file with settings."""
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Settings from a YAML file, not yet checked."""
     path = Path(path)
     try:
-        values = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+        if plain_file(path).stat().st_size > LARGEST_FILE:
+            raise ConfigError(f"{path} is too large for settings: more than {LARGEST_FILE} bytes")
+        values = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

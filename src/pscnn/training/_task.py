@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn import models
+from pscnn._words import short
 from pscnn.densities import Regularization, regularization
 from pscnn.training._settings import ConfigError, Settings
 
@@ -48,6 +49,7 @@ class Task(ABC):
         class_names: Names of the classes, if there are classes.
         input_shape: Of one input of the network.
         files: How files of examples are read for the network; None if it takes none.
+        folder: That of the run, if it has one already.
     """
 
     settings_type: ClassVar[type[Settings]]
@@ -65,6 +67,7 @@ class Task(ABC):
     scores: Mapping[str, str] = {"test_accuracy": "test accuracy"}
     tests: tuple[str, ...] = ("test",)
     files: About | None = None
+    folder: Path | None = None
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
@@ -151,7 +154,7 @@ def make_settings(values: Mapping[str, Any], *, stored: bool = False) -> Setting
     values = dict(values)
     name = values.pop("task", values.pop("experiment", None))
     if not isinstance(name, str):
-        raise ConfigError(f"name a task: one of {', '.join(task_names())}" + (f", not {name!r}" if name else ""))
+        raise ConfigError(f"name a task: one of {', '.join(task_names())}" + (f", not {short(name)}" if name else ""))
     make = task_type(name).settings_type
     known = make.options()
     values = {k: v for k, v in values.items() if k in known or k not in make.removed or make.removed[k] != v}

@@ -153,6 +153,8 @@ def convert(
         >>> list(pscnn.likelihoods(model))
         ['0', '4', 'invariant']
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"convert: model must be a torch.nn.Module, got {model!r}")
     if not isinstance(group, Group):
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
