@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from pscnn._extras import MissingExtraError, PscnnError
     from pscnn.densities import (
         LayerError,
+        Measurement,
         Regularization,
         align,
         equivariance_error,
         layer_errors,
         likelihoods,
+        measure,
         regularization,
         summary,
     )
@@ -25,6 +27,7 @@ __all__ = [
     "FieldType",
     "LayerError",
     "Likelihood",
+    "Measurement",
     "MissingExtraError",
     "PscnnError",
     "Regularization",
@@ -34,6 +37,7 @@ __all__ = [
     "groups",
     "layer_errors",
     "likelihoods",
+    "measure",
     "nn",
     "regularization",
     "summary",

@@ -7,12 +7,15 @@ from typing import Any
 from torch import nn as tnn
 
 from pscnn.groups import Group, parse
+from pscnn.models._by_method import by_method
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS, PAST, flows, roll_out
 from pscnn.models._kit import Rescale, highest_frequency, penalty, twin
 from pscnn.models._methods import METHODS as STEERABLE
 from pscnn.models._methods import FreeConvolution, ParallelPathway, ResidualPathway
 from pscnn.models._released import DetachedBatchNorm, as_released
+from pscnn.models._resnet import resnet
+from pscnn.models._unet import unet
 from pscnn.models._vectors import VECTOR_METHODS, FreeProjection, vectors
 from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
 
@@ -24,6 +27,7 @@ __all__ = [
     "METHODS",
     "NONLINEARITIES",
     "PAST",
+    "STEERABLE",
     "VECTOR_METHODS",
     "VECTOR_NONLINEARITIES",
     "VOLUME_METHODS",
@@ -36,10 +40,13 @@ __all__ = [
     "ResidualPathway",
     "as_released",
     "build",
+    "by_method",
     "highest_frequency",
     "penalty",
+    "resnet",
     "roll_out",
     "twin",
+    "unet",
 ]
 
 METHODS = ("cnn", *STEERABLE)

@@ -5,7 +5,7 @@ from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._centred import Centred
 from pscnn.nn._conv import Conv2d, Conv3d, Linear, expand_once
 from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
-from pscnn.nn._convert import convert
+from pscnn.nn._convert import Method, RestrictHere, convert
 from pscnn.nn._export import export
 from pscnn.nn._factors import FieldProduct, FieldScale, SqueezeExcitation
 from pscnn.nn._fast import convolve
@@ -15,6 +15,7 @@ from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourie
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._max_pool import NormMaxPool
 from pscnn.nn._nonlinearity import GatedNonlinearity, Gates, NormNonlinearity
+from pscnn.nn._pixel_conv import PixelConv
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, StochasticDepth, Upsample
@@ -43,9 +44,12 @@ __all__ = [
     "InstanceNorm",
     "LayerNorm",
     "Linear",
+    "Method",
     "NormMaxPool",
     "NormNonlinearity",
+    "PixelConv",
     "QuotientFourierPointwise",
+    "RestrictHere",
     "Restriction",
     "SqueezeExcitation",
     "SteerableMap",

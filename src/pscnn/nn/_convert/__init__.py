@@ -9,12 +9,14 @@ from torch import fx, nn
 from pscnn.groups import Group, Representation, direct_sum
 from pscnn.likelihood import Likelihood
 from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
+from pscnn.nn._convert._keep import keep_weights
+from pscnn.nn._convert._method import Method, RestrictHere, restrict
 from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import function_field
 
-__all__ = ["convert"]
+__all__ = ["Method", "RestrictHere", "convert"]
 
 # fmt: off
 ACTIVATIONS: tuple[type[nn.Module], ...] = (
@@ -46,6 +48,7 @@ KINDS = (
     Kind("resize", _layers.resize, (nn.Upsample,), ("interpolate",), channelwise=True),
     Kind("pad", _layers.pad, PADS, ("pad",), channelwise=True),
     Kind("identity", _layers.identity, (nn.Identity,), ("contiguous", "clone"), channelwise=True),
+    Kind("restrict", restrict, (RestrictHere,)),
     Kind("flatten", _functions.flatten, (nn.Flatten,), ("flatten", "view", "reshape", "squeeze")),
     Kind("add", _functions.add, operations=SUMS),
     Kind("multiply", _products.multiply, operations=PRODUCTS),
@@ -76,13 +79,15 @@ def convert(
     group: Group,
     bandlimit: int = 2,
     *,
+    weights: Literal["new", "keep"] = "new",
     fields: Literal["irreps", "functions", "regular"] = "irreps",
     frequency: int = 2,
     max_pool: Literal["average", "norm"] = "average",
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
+    method: Method | None = None,
     **density: Any,
-) -> fx.GraphModule:
+) -> nn.Module:
     """The partially equivariant version of a plain CNN for images or volumes, layer by layer.
 
     Convolutions become steerable ones, each with a density of its own; normalisation, nonlinearities, pooling and
@@ -94,10 +99,18 @@ def convert(
     Strided layers and pooling sample maps of any size symmetrically, so the network is exactly equivariant to the
     grid's own symmetries, right angles and mirrors; maps have the model's sizes.
 
+    With ``weights="keep"`` the result is the model itself, as a copy of the same class and the same function: all
+    channels are scalars, every convolution larger than a pixel becomes a ``PixelConv`` with the model's kernel, and
+    nothing else changes. Its densities start with probability 0.99 on the identity. KL divergence from the uniform
+    density then draws kernels towards their mean over H, which commutes with H. This needs a finite group that maps
+    pixels to pixels (quarter turns and mirrors along the axes).
+
     Args:
         model: A CNN that ``torch.fx`` can trace; it is not changed.
         group: H, acting on the plane for 2D networks and on space for 3D ones.
         bandlimit: L of the densities.
+        weights: "new" for steerable layers that start anew, "keep" for the model's own kernels between scalars; then
+            the following six have no meaning.
         fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "functions" for
             functions on H (in space, on the sphere) up to ``frequency``, with ELU of their samples for nonlinearities,
             which takes fewer channels and is faster on a GPU; "regular" for copies of the regular representation of a
@@ -107,10 +120,12 @@ def convert(
         max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
+        method: What layers are built with instead of densities; see ``pscnn.models.by_method``.
         density: Further options of ``Likelihood``, such as ``alignment="construction"``.
 
     Returns:
-        A ``torch.fx.GraphModule`` with the model's names of modules, in the model's mode.
+        A ``torch.fx.GraphModule`` with the model's names of modules, in the model's mode; with ``weights="keep"`` a
+        module of the model's class.
 
     Raises:
         ValueError: If the model cannot be traced, or some of its operations have no equivariant counterpart; the
@@ -144,6 +159,15 @@ def convert(
         raise ValueError(f"convert: max_pool must be 'average' or 'norm', got {max_pool!r}")
     if fields == "regular" and group.order is None:
         raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='functions'")
+    if weights not in ("new", "keep"):
+        raise ValueError(f"convert: weights must be 'new' or 'keep', got {weights!r}")
+    if weights == "keep":
+        if (fields, frequency, max_pool, in_type, out_type, method) != ("irreps", 2, "average", None, None, None):
+            raise ValueError(
+                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, max_pool, "
+                "in_type, out_type and method"
+            )
+        return keep_weights(model, group, bandlimit, density)
     for name, given in (("in_type", in_type), ("out_type", out_type)):
         if given is not None and given.group != group:
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
@@ -151,11 +175,15 @@ def convert(
     if fields != "irreps":
         field = group.regular if fields == "regular" else function_field(group, frequency)
 
-    def new_density() -> Likelihood:
-        return Likelihood(group, bandlimit, **density)
+    def new_density() -> Likelihood | None:
+        return (
+            Likelihood(group, bandlimit, **density) if method is None else method.density(group, bandlimit, **density)
+        )
 
-    new_density()  # so that wrong options are not put down to the model
+    if new_density() is None:  # so that wrong options are not put down to the model, nor overlooked
+        Likelihood(group, bandlimit, **density)
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
-    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type, max_pool == "norm"))
+    recipe = Recipe(field, new_density, in_type, out_type, method, max_pool == "norm")
+    converted = rewrite(read(model, kind_of), recipe)
     return converted.train(model.training)

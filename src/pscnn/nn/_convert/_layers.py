@@ -147,7 +147,7 @@ class OwnGates(ConstantsModule):
 
     which: Tensor
 
-    def __init__(self, in_type: FieldType, likelihood: Likelihood) -> None:
+    def __init__(self, in_type: FieldType, likelihood: Likelihood | None) -> None:
         super().__init__()
         check_irrep_basis("convert", in_type)
         irreps = in_type.irreps
