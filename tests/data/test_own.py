@@ -435,3 +435,9 @@ def test_a_fourth_channel_is_opacity(tmp_path: Path) -> None:
         np.savez(tmp_path / "a.npz", images=images, labels=labelled())
         with pytest.raises(DataError, match="the last of four channels is opacity"):
             prepare(tmp_path / "a.npz")
+
+
+def test_huge_numbers_name_no_classes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=1e300 * labelled())
+    with pytest.raises(DataError, match="labels must be one whole number per example"):
+        prepare(tmp_path / "a.npz", regression=False)
