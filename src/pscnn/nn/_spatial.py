@@ -75,8 +75,8 @@ class AvgPoolAntialiased(Layer):
         # Sides of several kinds, or, traced, of any: what changes from axis to axis are numbers, 0 or 1, not branches.
         odd = [r % 2 for r in left]
         zeros = [(self.padding - r // 2, self.padding - r // 2 + 1 - one) for r, one in zip(left, odd, strict=True)]
-        on_pixels, change = self.along.unbind()
-        kernel = torch.ones_like(self.along[0, :1])
+        on_pixels, change = (row.clone() for row in self.along)  # whole tensors, which exported files can keep
+        kernel = torch.ones_like(on_pixels[:1])
         for axis, one in enumerate(odd):
             shape = [-1 if other == axis else 1 for other in range(dimension)]
             kernel = kernel * (on_pixels + one * change).view(shape)
