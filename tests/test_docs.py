@@ -63,6 +63,10 @@ def test_the_pages_on_converted_and_ready_networks_run(tmp_path: Path) -> None:
     run_page("networks.md", tmp_path, ("224, 224", "64, 64"))
 
 
+def test_the_networks_of_the_page_on_relaxations_are_built(tmp_path: Path) -> None:
+    assert run_page("relaxations.md", tmp_path) == ""
+
+
 def test_readme_links_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         Measurement,
         Regularization,
         align,
+        degree,
         equivariance_error,
         layer_errors,
         likelihoods,
@@ -32,6 +33,7 @@ __all__ = [
     "PscnnError",
     "Regularization",
     "align",
+    "degree",
     "densities",
     "equivariance_error",
     "groups",
@@ -45,7 +47,7 @@ __all__ = [
 ]
 _HOMES = {"FieldType": "nn", "Likelihood": "likelihood", "MissingExtraError": "_extras", "PscnnError": "_extras"}
 _ROOMS = (
-    *("groups", "kernels", "likelihood", "nn", "densities", "models", "testing"),
+    *("groups", "kernels", "measures", "likelihood", "nn", "densities", "models", "testing"),
     *("data", "training", "experiments", "report"),
 )
 

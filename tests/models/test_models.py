@@ -41,7 +41,8 @@ def test_other_methods_are_not_invariant(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("invariant", [True, False])
 def test_every_method_gives_scores_and_gradients(method: str, invariant: bool) -> None:
-    model = build("ddmnist", method, "C4", size=28, width=0.2, invariant=invariant, classes=7)
+    group = "SO(2)" if method in ("fixed", "augerino") else "C4"  # whose angles they need
+    model = build("ddmnist", method, group, size=28, width=0.2, invariant=invariant, classes=7)
     out = model(torch.randn(3, 1, 28, 28))
     assert out.shape == (3, 7)
     out.sum().backward()

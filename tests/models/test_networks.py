@@ -46,7 +46,8 @@ def error(model: tnn.Module, x: Tensor, group: Group) -> float:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_is_invariant_if_it_should_be_and_exports(name: str, method: str) -> None:
     make, options = NETWORKS[name]
-    model = make(method=method, group=D(4), **options)
+    own = {"keep": C(2)} if method == "fixed" else {}
+    model = make(method=method, group=D(4), **options, **own)
     x = torch.randn(2, 3, 33, 33)
     y = model(x)
     assert y.shape == ((2, 3) if name == "resnet" else (2, 3, 33, 33))
@@ -90,7 +91,7 @@ def test_any_size_and_number_of_channels(name: str, group: Group, size: tuple[in
 @pytest.mark.parametrize("group", [SO3(), D(4).about((0, 0, 1))], ids=str)
 def test_volumes(group: Group) -> None:
     x = torch.randn(1, 1, 9, 10, 10) if group.order else torch.randn(1, 1, 9, 9, 9)
-    options = {"frequency": 1, "dimension": 3, "channels": 1, "outputs": 3}
+    options: dict[str, Any] = {"frequency": 1, "dimension": 3, "channels": 1, "outputs": 3}
     dense = settled(unet("p-scnn", group, width=4, levels=2, **options), x)
     assert dense(x).shape == (1, 3, *x.shape[2:])
     assert error(dense, x, group) < 1e-4
@@ -132,7 +133,8 @@ def test_methods_on_ones_own_network() -> None:
     )  # fmt: skip
     x = torch.randn(2, 1, 9, 9)
     for method in METHODS:
-        model = by_method(plain, method, "O(2)", fields="irreps", alignment="construction")
+        own = {} if method in pscnn.models.MEASURE_METHODS[1:] else {"alignment": "construction"}
+        model = by_method(plain, method, "O(2)", fields="irreps", **own)
         assert model(x).shape == (2, 2)
     assert by_method(plain, "cnn", "O(2)") is plain
     assert plain(x).shape == (2, 2)  # the marker does nothing

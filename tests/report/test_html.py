@@ -73,3 +73,14 @@ def test_reports_of_volumes_have_spheres(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["inspect", str(folder)])
     assert shown.exit_code == 0, shown.output
     assert "groups of the plane" not in shown.output
+
+
+def test_methods_without_densities_have_a_report(tmp_path: Path) -> None:
+    runs = [finished(tmp_path, method=method) for method in ("ace", "rpp", "augment")]
+    text = html_report(runs, tmp_path / "r.html").read_text()
+    page = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert page.count("<h3>The measured error</h3>") == 2
+    assert page.count("<svg") == 2
+    assert page.count("How much of each kernel is not equivariant") == 3
+    assert "Does the density match" not in page
+    assert "γ = " in page

@@ -16,6 +16,7 @@ from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._max_pool import NormMaxPool
 from pscnn.nn._nonlinearity import GatedNonlinearity, Gates, NormNonlinearity
 from pscnn.nn._pixel_conv import PixelConv
+from pscnn.nn._projection import equivariant_part, steered_kernel
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, StochasticDepth, Upsample
@@ -59,7 +60,9 @@ __all__ = [
     "affine",
     "convert",
     "convolve",
+    "equivariant_part",
     "expand_once",
     "export",
     "function_field",
+    "steered_kernel",
 ]

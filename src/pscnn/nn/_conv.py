@@ -9,8 +9,9 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import Proxy
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._centred import Centred, centred, surrounded
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
@@ -35,7 +36,7 @@ class _Conv(SteerableMap):
         dilation: int = 1,
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,
@@ -64,10 +65,21 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: padding must be 0 or more, 'same' or 'valid', got {padding!r}")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
+        for what, value in (("stride", stride), ("dilation", dilation)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: {what} must be 1 or more, got {value!r}")
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
         self._before = padding if padding_mode != "zeros" else 0  # put around the map before it is averaged
         self._window = self.dimension, extent, stride, padding - self._before
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = not (isinstance(x, Proxy) or torch.compiler.is_compiling())
+        if known and x.ndim > 2 and any(n + 2 * self.padding < self._window[1] for n in x.shape[2:]):
+            got = " × ".join(map(str, x.shape[2:]))
+            extent = f"{self._window[1]} or more with the padding"
+            raise ValueError(f"{type(self).__name__}: expected images of {extent}, got {got}")
+        return super().forward(x)
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""
@@ -112,7 +124,8 @@ class Conv2d(_Conv):
         dilation: Spacing of the kernel's points.
         bias: Whether to learn a bias.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
         groups: As in ``torch.nn.Conv2d``, of whole fields: both types must be that many equal parts.
 
@@ -152,7 +165,8 @@ class Linear(SteerableMap):
         in_type: Type of the input.
         out_type: Type of the output, over the same group.
         bias: Whether to learn a bias, on trivial irreps only.
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
 
     Shape:
@@ -164,7 +178,7 @@ class Linear(SteerableMap):
         in_type: FieldType,
         out_type: FieldType,
         bias: bool = True,
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,

@@ -57,6 +57,8 @@ class AvgPoolAntialiased(Layer):
             raise ValueError(f"AvgPoolAntialiased: kernel_size must be 1 or more, got {kernel_size}")
         if not sigma > 0:
             raise ValueError(f"AvgPoolAntialiased: sigma must be positive, got {sigma}")
+        if not isinstance(stride, int) or stride < 1:
+            raise ValueError(f"AvgPoolAntialiased: stride must be 1 or more, got {stride!r}")
         dimension = in_type.group.dimension
         self.stride, self.kernel_size, self.sigma = stride, kernel_size, sigma
         self.padding, self.ceil_mode = (kernel_size - 1) // 2 if padding is None else padding, ceil_mode
@@ -73,8 +75,8 @@ class AvgPoolAntialiased(Layer):
         # Sides of several kinds, or, traced, of any: what changes from axis to axis are numbers, 0 or 1, not branches.
         odd = [r % 2 for r in left]
         zeros = [(self.padding - r // 2, self.padding - r // 2 + 1 - one) for r, one in zip(left, odd, strict=True)]
-        on_pixels, change = self.along.unbind()
-        kernel = torch.ones_like(self.along[0, :1])
+        on_pixels, change = (row.clone() for row in self.along)  # whole tensors, which exported files can keep
+        kernel = torch.ones_like(on_pixels[:1])
         for axis, one in enumerate(odd):
             shape = [-1 if other == axis else 1 for other in range(dimension)]
             kernel = kernel * (on_pixels + one * change).view(shape)
@@ -114,6 +116,9 @@ class DiskMask(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.in_type.group.dimension)
+        if not isinstance(x, Proxy) and x.shape[2:] != self.mask.shape:
+            got = " × ".join(map(str, x.shape[2:]))
+            raise ValueError(f"DiskMask: expected images of side {self.size}, got {got}")
         return x * self.mask.to(x.dtype)
 
     def extra_repr(self) -> str:

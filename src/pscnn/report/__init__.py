@@ -10,7 +10,7 @@ from pscnn.report._degree import agreement, agreement_figure, degree_figure, pla
 from pscnn.report._density import density_chart, density_curves, density_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._measure import measure_figure
-from pscnn.report._results import ablation_figure, confusion_figure, training_figure
+from pscnn.report._results import ablation_figure, confusion_figure, tradeoff_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ __all__ = [
     "sphere_figure",
     "sphere_panels",
     "summary",
+    "tradeoff_figure",
     "training_figure",
     "write_discovery",
     "write_rows",

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from pscnn import training
 from pscnn._extras import require
 from pscnn._files import write_whole
-from pscnn.densities import likelihoods, summary
-from pscnn.groups import O3, SO3
+from pscnn.densities import degree, likelihoods, summary, typed_layers
+from pscnn.groups import O3, SO3, Group
 from pscnn.models import roll_out
 from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
@@ -41,8 +41,8 @@ def html_report(
 
     Args:
         folders: The runs.
-        out: The file; by default ``report.html`` in the first run's folder. An existing file is never replaced: the new
-            one gets a number.
+        out: The file, or the folder for ``report.html``; by default the first run's. An existing
+            file is never replaced: the new one gets a number.
         data_dir: Data folder, to measure equivariance errors on images of the runs' own test sets.
         answer: What ``discover`` puts first.
     """
@@ -53,7 +53,8 @@ def html_report(
 
     runs = [Path(folder) for folder in folders]
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
-    path = _free(Path(out) if out is not None else runs[0] / "report.html")
+    path = Path(out) if out is not None else runs[0]
+    path = _free(path / "report.html" if path.is_dir() else path)
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
         files("pscnn.report").joinpath("page.html").read_text(encoding="utf-8")
@@ -98,6 +99,11 @@ def examples_of(task: Task, model: nn.Module, data_dir: str | Path | None) -> tu
         return images, [roll_out(model, images[:1], targets.shape[1])[0], targets[0]] if task.forecasts else []
 
 
+def _known_group(settings: Any) -> Group | None:
+    """The group, by which also plain convolutions are measured; vectors have none."""
+    return None if settings.dimension is None else settings.parsed_group
+
+
 def _free(path: Path) -> Path:
     numbered = (path.with_name(f"{path.stem}-{k}{path.suffix}") for k in count(2))
     return next(candidate for candidate in chain([path], numbered) if not candidate.exists())
@@ -110,8 +116,8 @@ def _shown(folder: Path, labels: Mapping[str, str], data_dir: str | Path | None)
     images, forecast = examples_of(task, model, data_dir)
     confusion = training.read_confusion(folder, len(task.class_names)) if task.class_names else None
     settings = task.settings
-    found = likelihoods(model)
-    of_the_plane = all(lam.group.dimension == 2 for lam in found.values())
+    found, typed, shares = likelihoods(model), typed_layers(model), degree(model, _known_group(settings))
+    of_the_plane = all(layer.in_type.group.dimension == 2 for layer in typed.values())
     draw = degree_figure if of_the_plane else agreement_figure  # over the angle, or error against density
     return {
         "name": folder.name,
@@ -125,14 +131,16 @@ def _shown(folder: Path, labels: Mapping[str, str], data_dir: str | Path | None)
             result["device"],
         ],
         "count": len(images),
-        "summary": summary(model) if found else "",
+        "summary": summary(model) if typed else "",
+        "learnt": bool(found),
+        "shares": [["layer", "not equivariant"], *([name, f"{share:.1%}"] for name, share in shares.items())],
         "densities": html_of(density_panels(model)),
         "spheres": {
             f"layer {number} ({name})": html_of(sphere_panels(lam))
             for number, (name, lam) in enumerate(found.items(), 1)
             if lam.group in (SO3(), O3())
         },
-        "degrees": svg(draw(model, images)) if found else "",
+        "degrees": svg(draw(model, images)) if typed else "",
         "curves": html_of(curve_panels(training.history(folder))),
         "confusion": None if confusion is None else html_of([confusion_panel(confusion, task.class_names)])[0],
         "forecast": _pictures(*forecast) if forecast else None,

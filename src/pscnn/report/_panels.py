@@ -49,7 +49,8 @@ def curve_panels(history: list[dict[str, Any]]) -> list[Any]:
         "loss": ("/loss", "/task"),
         "alignment, KL divergence, priors": ("/alignment", "/kl", "/penalty"),
     }
-    panels = {title: [name for name in history[0] if name.endswith(end)] for title, end in ends.items()}
+    names = history[0] if history else {}
+    panels = {title: [name for name in names if name.endswith(end)] for title, end in ends.items()}
     lines = {title: {name: [row[name] for row in history] for name in found} for title, found in panels.items()}
     return [line_panel(title, "epoch", found) for title, found in lines.items() if found]
 

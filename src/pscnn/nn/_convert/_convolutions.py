@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._conv import Conv2d, Conv3d
 from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
 from pscnn.nn._convert._source import Map, NotConvertibleError, Value, Vector
@@ -98,7 +98,7 @@ def sees_positions(found: int, channels: int) -> str:
     )
 
 
-def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood | None) -> nn.Module:
+def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Measure | None) -> nn.Module:
     """A 1×1 convolution in the plane or in space."""
     layer = Conv2d if in_type.group.dimension == 2 else Conv3d
     return layer(in_type, out_type, 1, likelihood=likelihood)

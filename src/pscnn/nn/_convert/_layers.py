@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from pscnn._constants import ConstantsModule
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._convert._convolutions import pointwise_convolution
 from pscnn.nn._convert._source import (
     Map,
@@ -147,7 +147,7 @@ class OwnGates(ConstantsModule):
 
     which: Tensor
 
-    def __init__(self, in_type: FieldType, likelihood: Likelihood | None) -> None:
+    def __init__(self, in_type: FieldType, likelihood: Measure | None) -> None:
         super().__init__()
         check_irrep_basis("convert", in_type)
         irreps = in_type.irreps

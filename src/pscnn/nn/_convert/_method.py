@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor, fx, nn
 
 from pscnn.groups import Group
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._conv import Conv2d, Conv3d, Linear
 from pscnn.nn._convert._source import Map, Value
 from pscnn.nn._field_type import FieldType
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 class Method(Protocol):
     """What ``convert`` asks of a method: those of ``pscnn.models`` offer it."""
 
-    def density(self, group: Group, bandlimit: int, **options: Any) -> Likelihood | None:
-        """The density of a layer, None for an equivariant one."""
+    def density(self, group: Group, bandlimit: int, **options: Any) -> Measure | None:
+        """The density of a layer, or another measure, None for an equivariant one."""
         ...
 
     def layer(self, layer: Conv2d | Conv3d) -> nn.Module:
@@ -31,6 +32,14 @@ class Method(Protocol):
     def restriction(self, fields: FieldType) -> Restriction | None:
         """A layer after which less symmetry is left, for a ``RestrictHere``; None if the method has none."""
         ...
+
+
+def method_of(name: str) -> Method:
+    """Networks' methods are plugins of layers: they are imported by name."""
+    known: dict[str, Method] = importlib.import_module("pscnn.models").STEERABLE
+    if name not in known:
+        raise ValueError(f"convert: unknown method {name!r}; use one of {', '.join(known)}")
+    return known[name]
 
 
 class RestrictHere(nn.Identity):

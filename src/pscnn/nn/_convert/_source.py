@@ -13,7 +13,7 @@ from torch import fx, nn
 
 from pscnn._extras import PscnnError
 from pscnn.groups import FunctionSpace, Group, Representation
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import is_permuted
 from pscnn.nn._nonlinearity import GatedNonlinearity
@@ -102,7 +102,7 @@ class Recipe:
     """What new layers are made of: copies of a field, a density each; the types at both ends, if given; a method."""
 
     field: Representation
-    new_density: Callable[[], Likelihood | None]
+    new_density: Callable[[], Measure | None]
     in_type: FieldType | None
     out_type: FieldType | None
     method: Method | None = None
