@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from pscnn._extras import require
-from pscnn._files import plain_file
+from pscnn._files import DAMAGED, plain_file
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError, array_of, read_arrays
 
@@ -286,7 +286,7 @@ def _array(path: Path) -> AnyArray:
     try:
         with plain_file(path).open("rb") as handle:
             array = np.lib.format.read_array(handle, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+    except DAMAGED as error:
         raise DataError(f"{path} is damaged or not an array ({error})") from None
     if array.ndim not in (2, 3, 4) or (array.ndim == 4 and array.shape[-1] not in _CHANNELS):
         raise DataError(f"{path}: an image has 2 axes, a volume 3, and one more for channels, got shape {array.shape}")
