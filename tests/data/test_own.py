@@ -441,6 +441,8 @@ def test_huge_numbers_name_no_classes(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=1e300 * labelled())
     with pytest.raises(DataError, match="labels must be one whole number per example"):
         prepare(tmp_path / "a.npz", regression=False)
+    np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=labelled().astype(np.float16))
+    assert prepare(tmp_path / "a.npz", regression=False)[0].names == ("0", "1")
 
 
 def test_targets_that_are_too_large_are_not_finite(tmp_path: Path) -> None:

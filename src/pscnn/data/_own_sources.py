@@ -231,12 +231,10 @@ def _targets(labels: AnyArray, regression: bool | None, source: Path) -> tuple[A
         return labels.argmax(1)[:, None], False
     if regression is None and labels.dtype.kind == "f" and labels.shape[1] == 1:
         _ask_if_classes(labels[:, 0].tolist(), source)
-    if (
-        regression is False
-        and labels.dtype.kind == "f"
-        and ((labels == np.round(labels)) & (abs(labels) < 2**53)).all()
-    ):
-        return labels.astype(np.int64), False
+    if regression is False and labels.dtype.kind == "f":
+        exact = labels.astype(np.float64)
+        if ((exact == np.round(exact)) & (abs(exact) < 2**53)).all():
+            return exact.astype(np.int64), False
     return labels, labels.dtype.kind == "f" if regression is None else regression
 
 
