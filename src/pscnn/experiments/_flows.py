@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from pscnn.experiments._sheets import Sheet, measured, paper, parameter_count, published
+from pscnn.experiments._sheets import Sheet, equal_width, measured, paper, parameter_count, published
 from pscnn.tasks.flows import FlowSettings, JetFlowSettings, SmokeSettings
 
 RESULTS = {"future": "future_rmse", "domain": "domain_rmse"}
@@ -35,17 +35,19 @@ def flow_sizes(dataset: str) -> list[FlowSize]:
     return out
 
 
+def equal_cnn(rival: FlowSettings) -> FlowSettings:
+    """The plain network with as many weights."""
+    return replace(rival, method="cnn", width=int(equal_width(rival)))
+
+
 def table_3(dataset: str, title: str) -> Sheet:
-    """All methods."""
+    """All methods, and the plain network of P-SCNN's size that the paper lacks."""
     base = _SETTINGS[dataset]
-    own: dict[str, dict[str, Any]] = {
-        # With a kernel at every pixel, the others' 92 channels would be a billion weights; its size is not published.
-        "clcnn": {"width": min(base.width, 32)},
-        # It has no normalisation: with the others' learning rate, its second step makes numbers of 10¹².
-        "rgroup": {"lr": 1e-4},
-    }
+    # With a kernel at every pixel, the others' 92 channels would be a billion weights; its size is not published.
+    own: dict[str, dict[str, Any]] = {"clcnn": {"width": min(base.width, 32)}}
     methods = {label: label.lower() for label in published(dataset)}
     rows = {label: replace(base, method=method, **own.get(method, {})) for label, method in methods.items()}
+    rows["CNN, equal size"] = equal_cnn(base)
     return Sheet(title, dataset, measured(rows, RESULTS))
 
 

@@ -123,13 +123,17 @@ def _irreps(
 
 
 class LocallyConnected(tnn.Module):
-    """A convolution with a kernel of its own at every pixel; the penalty is how much turning the whole changes it."""
+    """A convolution with a kernel of its own at every pixel, and a penalty on how much turning each kernel changes it.
+
+    The penalty is the literature's: pairs of channels are vectors, which turn with the kernel, on both sides; the
+    pixels of the image stay where they are. So it asks for kernels that are steerable at each pixel, and not for equal
+    ones at pixels that are turned to each other.
+    """
 
     def __init__(self, source: int, target: int, size: tuple[int, int], kernel: int) -> None:
         super().__init__()
         self.size, self.kernel_size = size, kernel
-        bound = 1 / math.sqrt(source * kernel**2)
-        self.weight = tnn.Parameter(torch.empty(target, source, *size, kernel, kernel).uniform_(-bound, bound))
+        self.weight = tnn.Parameter(torch.randn(target, source, *size, kernel, kernel) / source)
 
     def forward(self, x: Tensor) -> Tensor:
         """From (B, source, H, W) to (B, target, H, W)."""
@@ -138,12 +142,22 @@ class LocallyConnected(tnn.Module):
         return torch.einsum("bikhw,oihwk->bohw", patches, self.weight.flatten(4))
 
     def penalty(self) -> Tensor:
-        """The squared difference to the turned kernels at the turned pixels; on a square image for all three turns."""
-        turns = (1, 2, 3) if self.size[0] == self.size[1] else (2,)
+        """The squared difference to the turned kernels, for all three turns."""
+        if any(count % 2 for count in self.weight.shape[:2]):  # not before: networks of an earlier penalty may be so
+            target, source = self.weight.shape[:2]
+            raise ValueError(f"channels must come in pairs, the components of vectors, got {source} and {target}")
         total = self.weight.new_zeros(())
-        for g in turns:
-            total = total + (self.weight.rot90(g, (2, 3)).rot90(g, (4, 5)) - self.weight).square().mean()
+        turned: Tensor = self.weight
+        for _ in range(1, TURNS):
+            turned = _turned(_turned(turned.rot90(1, (4, 5)), 0), 1)
+            total = total + (turned - self.weight).square().mean()
         return total
+
+
+def _turned(pairs: Tensor, dim: int) -> Tensor:
+    """Vectors turned by 90° from x to y; their components lie side by side along a dimension."""
+    x, y = pairs.unflatten(dim, (-1, 2)).unbind(dim + 1)
+    return torch.stack([-y, x], dim + 1).flatten(dim, dim + 1)
 
 
 class RelaxedSteerable(tnn.Module):
@@ -194,7 +208,8 @@ class RelaxedSteerable(tnn.Module):
 class RelaxedGroupConvolution(tnn.Module):
     """A convolution over turns by 90° whose filters are mixed by coefficients that may differ from turn to turn.
 
-    K_g = Σ_f c_f(g) · g(W_f): equivariant as long as c does not depend on g, as at the start.
+    K_g = Σ_f c_f(g) · g(W_f): equivariant as long as c does not depend on g, as at the start, where c is 1 / banks, and
+    after the lifting 1 / (4 · banks), as published: there is no normalisation, and Adam moves every c by as much.
 
     When lifting, the input has one channel per field (an image) instead of one per turn.
     """
@@ -203,10 +218,10 @@ class RelaxedGroupConvolution(tnn.Module):
         super().__init__()
         depth = 1 if lifting else TURNS
         self.kernel_size = kernel
-        bound = 1 / math.sqrt(source * depth * kernel**2)
+        bound = 1 / math.sqrt(source * kernel**2)
         shape = (banks, target, source, depth, kernel, kernel)
         self.weight = tnn.Parameter(torch.empty(shape).uniform_(-bound, bound))
-        self.mixing = tnn.Parameter(torch.ones(banks, TURNS))
+        self.mixing = tnn.Parameter(torch.full((banks, TURNS), 1 / (banks * depth)))
 
     def forward(self, x: Tensor) -> Tensor:
         """From (B, source · depth, H, W) to (B, target · 4, H, W)."""
