@@ -55,8 +55,7 @@ def test_every_cell_stands_beside_a_published_number(name: str) -> None:
     numbers = published(sheet.paper)
     assert all(column in numbers[row] for row, column in sheet.cells if row in numbers)
     missing = {row for row in numbers for column in numbers[row] if (row, column) not in sheet.cells}
-    # RPP and RSteer over SO(2), which exist here over C(4) only.
-    assert missing == ({"RPP", "RSteer"} if name == "smoke-bandlimit" else set())
+    assert missing == set()
     assert set(sheet.rows) - set(numbers) <= {"CNN, equal size", "O(2) Free twin"}
 
 

@@ -11,7 +11,7 @@ from helpers import FLOW_SIZES
 from torch import Tensor
 
 from pscnn import FieldType, likelihoods, models, nn
-from pscnn.groups import SO2, C, rotation
+from pscnn.groups import SO2, C, direct_sum, rotation
 from pscnn.models import FLOW_METHODS
 from pscnn.models._flows import Lift, LocallyConnected, RelaxedGroupConvolution, RelaxedSteerable
 
@@ -84,6 +84,16 @@ def test_equivariant_networks_turn_vector_fields() -> None:
     assert error(network("cnn")) > 0.1
 
 
+@pytest.mark.parametrize(("kernel", "counts"), [(3, (10, 24, 10)), (5, (18, 43, 18))])
+def test_the_bases_between_irreps_have_the_sizes_behind_the_published_counts(
+    kernel: int, counts: tuple[int, int, int]
+) -> None:
+    """27.75 M weights for kernels of 5 × 5, before gates, are 92 · 25 · (10 · 18 + 3 · 92 · 43 + 18) and biases."""
+    fields = [FieldType(SO2(), [f]) for f in (SO2().vector, direct_sum(list(SO2().irreps(2))))]
+    pairs = [(fields[0], fields[1]), (fields[1], fields[1]), (fields[1], fields[0])]
+    assert tuple(len(RelaxedSteerable(*pair, kernel).basis) for pair in pairs) == counts
+
+
 @pytest.mark.parametrize("group", ["C4", "SO(2)"])
 def test_a_learnt_density_breaks_the_symmetry(group: str) -> None:
     model = network("p-scnn", group)
@@ -93,8 +103,9 @@ def test_a_learnt_density_breaks_the_symmetry(group: str) -> None:
     assert error(model) > 0.01
 
 
-def test_summed_pathways_are_equivariant_without_the_free_one() -> None:
-    model = network("rpp")
+@pytest.mark.parametrize("group", ["C4", "SO(2)"])
+def test_summed_pathways_are_equivariant_without_the_free_one(group: str) -> None:
+    model = network("rpp", group)
     assert error(model) > 0.1
     for module in model.modules():
         if isinstance(module, models.ResidualPathway):
@@ -105,8 +116,9 @@ def test_summed_pathways_are_equivariant_without_the_free_one() -> None:
     assert penalty(model) == 0
 
 
-def test_relaxed_steerable_is_equivariant_while_pixels_agree() -> None:
-    model = network("rsteer")
+@pytest.mark.parametrize("group", ["C4", "SO(2)"])
+def test_relaxed_steerable_is_equivariant_while_pixels_agree(group: str) -> None:
+    model = network("rsteer", group)
     assert error(model) > 0.1
     with torch.no_grad():
         for module in model.modules():

@@ -12,7 +12,8 @@ from pscnn.tasks.flows import FlowSettings, JetFlowSettings, SmokeSettings
 
 RESULTS = {"future": "future_rmse", "domain": "domain_rmse"}
 _SETTINGS: dict[str, FlowSettings] = {"smoke": SmokeSettings(), "jetflow": JetFlowSettings()}
-FLOW_DATASETS = tuple(_SETTINGS)
+FLOW_DATASETS = (*_SETTINGS, "smoke-bandlimit")
+LEVELS = (1, 2, 4, 6)
 
 
 class FlowSize(NamedTuple):
@@ -25,13 +26,24 @@ class FlowSize(NamedTuple):
 
 
 def flow_sizes(dataset: str) -> list[FlowSize]:
-    """The networks of the paper's Table 3 for "smoke" or "jetflow", except CLCNN, of which no size is published."""
-    if dataset not in _SETTINGS:
-        raise ValueError(f"unknown data set {dataset!r}: use one of {', '.join(_SETTINGS)}")
+    """The networks of the paper's Table 3 for "smoke" or "jetflow", except CLCNN, of which no size is published.
+
+    Of "smoke-bandlimit" those over SO(2), with kernels of 3 × 3 and 5 × 5 pixels.
+    """
+    if dataset not in FLOW_DATASETS:
+        raise ValueError(f"unknown data set {dataset!r}: use one of {', '.join(FLOW_DATASETS)}")
     out = []
-    for method, printed in paper()["sizes"].items():
-        count = parameter_count(replace(_SETTINGS[dataset], method=method))
-        out.append(FlowSize(method, count, printed[dataset], printed.get("remark", "")))
+    if dataset in _SETTINGS:
+        for method, printed in paper()["sizes"].items():
+            count = parameter_count(replace(_SETTINGS[dataset], method=method))
+            out.append(FlowSize(method, count, printed[dataset], printed.get("remark", "")))
+        return out
+    rows = over_so2()
+    remark = "ours has gates, which are channels"
+    for label, printed in paper()["sizes_so2"].items():
+        for kernel in (3, 5):
+            count = parameter_count(replace(rows[label], kernel=kernel))
+            out.append(FlowSize(f"{label}, {kernel} × {kernel}", count, printed[str(kernel)], remark))
     return out
 
 
@@ -51,10 +63,16 @@ def table_3(dataset: str, title: str) -> Sheet:
     return Sheet(title, dataset, measured(rows, RESULTS))
 
 
+def over_so2() -> dict[str, FlowSettings]:
+    """The paper's networks over SO(2), with irreps up to frequency 2."""
+    base: FlowSettings = SmokeSettings(group="SO(2)")
+    rivals = {label: replace(base, method=label.lower()) for label in ("RPP", "RSteer")}
+    return rivals | {f"P-SCNN, L = {level}": replace(base, bandlimit=level) for level in LEVELS}
+
+
 def bandlimits() -> Sheet:
-    """P-SCNN over SO(2)."""
-    rows = {f"P-SCNN, L = {level}": SmokeSettings(group="SO(2)", bandlimit=level) for level in (1, 2, 4, 6)}
-    return Sheet("Band-limits, smoke, SO(2)", "smoke_bandlimit", measured(rows, RESULTS))
+    """Networks over SO(2)."""
+    return Sheet("Band-limits, smoke, SO(2)", "smoke_bandlimit", measured(over_so2(), RESULTS))
 
 
 SHEETS: dict[str, Callable[[], Sheet]] = {

@@ -73,7 +73,8 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
             - "flow": "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp", "combo" (plain, then equivariant),
               "clcnn" (every pixel of the image has its own kernel), "lift" (equivariant, with features of the whole
               image), "rgroup" (filters mixed anew for every turn), "rsteer" (every pixel of the kernel has its own
-              weights) or "p-scnn" (with C(4) regular fields and ReLU, else irreps up to frequency 2 and gates).
+              weights) or "p-scnn". With C(4) they have regular fields and ReLU; "p-scnn", "rpp" and "rsteer" take
+              other groups, and have irreps up to frequency 2 and gates then.
         group: H, or its name: of the plane, for "volumes" of space, for "vectors" of either.
         options: For all: ``bandlimit`` (L of the densities) and ``density`` (further options of ``pscnn.Likelihood``,
             such as ``{"alignment": "construction"}``). For all but "flow": ``nonlinearity``, "gated" or "fourier" (for

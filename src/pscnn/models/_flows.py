@@ -1,7 +1,8 @@
 """Forecasting networks: ten velocity fields in, the next one out, by P-SCNN and by every rival of the paper's Table 3.
 
 Channels are the x- and y-components of past frames, which turn with space: each frame is a vector field, the
-frequency-1 irrep of C(4). Hidden features are regular fields of four channels, so that a plain ReLU is equivariant.
+frequency-1 irrep of C(4). Hidden features are regular fields of four channels, so that a plain ReLU is equivariant;
+over other groups they are irreps, with gates.
 """
 
 import contextlib
@@ -45,20 +46,25 @@ def flows(
 ) -> tnn.Sequential:
     """A network from (B, 20, H, W) to (B, 2, H, W)."""
     density = density or {}
-    if method == "p-scnn" and group != C(4):
-        return _irreps(group, hidden, layers, kernel, bandlimit, density)
 
     def plain(source: int, target: int) -> tnn.Conv2d:
         return tnn.Conv2d(source, target, kernel, padding=kernel // 2)
 
     def steered(source: FieldType, target: FieldType) -> nn.Conv2d:
         likelihood = Likelihood(group, bandlimit, **density) if method == "p-scnn" else None
-        return nn.Conv2d(source, target, kernel, padding="same", likelihood=likelihood)
+        bias = group == C(4) or target.size == 2  # irreps are normalised with their means taken off
+        return nn.Conv2d(source, target, kernel, padding="same", bias=bias, likelihood=likelihood)
 
     def both(source: FieldType, target: FieldType) -> ResidualPathway:
         free = plain(source.size, target.size)
         return ResidualPathway(steered(source, target), free, (0.0, PLAIN_PENALTY))
 
+    def relaxed(source: FieldType, target: FieldType) -> RelaxedSteerable:
+        return RelaxedSteerable(source, target, kernel)
+
+    makes: dict[str, Make] = {"p-scnn": steered, "rpp": both, "rsteer": relaxed}
+    if group != C(4) and method in makes:
+        return _irreps(group, hidden, layers, makes[method])
     widths = [2 * PAST, *[hidden] * (layers - 1), 2]
     fields = [VECTORS, *[_regular(hidden)] * (layers - 1), VECTOR]
     if method == "mlp":
@@ -74,7 +80,7 @@ def flows(
     elif method == "rpp":
         chain = _chain(fields, both, lambda target: tnn.BatchNorm2d(target.size))
     elif method == "rsteer":
-        chain = _chain(fields, lambda a, b: RelaxedSteerable(a, b, kernel), nn.BatchNorm)
+        chain = _chain(fields, relaxed, nn.BatchNorm)
     elif method == "combo":
         first = _blocks([2 * PAST, hidden, TURNS * hidden], plain, tnn.BatchNorm2d)
         last = steered(_regular(hidden), VECTOR)
@@ -105,21 +111,15 @@ def _chain(types: Sequence[Any], make: Make, norm: Make | None = None) -> list[t
     return [*_blocks(types[:-1], make, norm), make(types[-2], types[-1])]
 
 
-def _irreps(
-    group: Group, hidden: int, layers: int, kernel: int, bandlimit: int, density: dict[str, Any]
-) -> tnn.Sequential:
+def _irreps(group: Group, hidden: int, layers: int, make: Make) -> tnn.Sequential:
+    """Fields of all irreps up to frequency 2, with gates."""
     fields = FieldType(group, PAST * [group.vector])
     out: list[tnn.Module] = []
-
-    def layer(target: FieldType, bias: bool) -> tnn.Module:
-        likelihood = Likelihood(group, bandlimit, **density)
-        return nn.Conv2d(fields, target, kernel, padding="same", bias=bias, likelihood=likelihood)
-
     for _ in range(layers - 1):
         gate = nn.GatedBatchNorm(FieldType(group, hidden * [direct_sum(list(group.irreps(2)))]))
-        out += [layer(gate.in_type, False), gate]
+        out += [make(fields, gate.in_type), gate]
         fields = gate.out_type
-    return tnn.Sequential(*out, layer(FieldType(group, [group.vector]), True))
+    return tnn.Sequential(*out, make(fields, FieldType(group, [group.vector])))
 
 
 class LocallyConnected(tnn.Module):

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pscnn.training import Learner
 
 
+OVER_ANY_GROUP = ("p-scnn", "rpp", "rsteer")
+
+
 @dataclass(frozen=True)
 class FlowSettings(TrainerSettings):
     """Of forecasting networks; the defaults are the paper's."""
@@ -43,8 +46,11 @@ class FlowSettings(TrainerSettings):
         super().check()
         if self.kernel % 2 == 0:
             raise ConfigError(f"kernel must be odd, got {self.kernel}")
-        if self.method != "p-scnn" and self.group != "C(4)":
-            raise ConfigError(f"group must be C(4) for {self.method}, got {self.group}: only p-scnn takes other groups")
+        if self.group != "C(4)" and self.method not in OVER_ANY_GROUP:
+            others = " and ".join(OVER_ANY_GROUP)
+            raise ConfigError(
+                f"group must be C(4) for {self.method}, got {self.group}: only {others} take other groups"
+            )
         if self.method in ("combo", "lift") and self.layers != FlowSettings.layers:
             raise ConfigError(f"layers cannot be changed for {self.method}")
         if self.method == "lift" and self.width % 4:
