@@ -155,6 +155,7 @@ def test_a_run_from_start_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = training.start(tiny(), tmp_path)
     assert folder.name.startswith("p-scnn-C4-forecast-train_steps=2-")
     result = training.train(folder, progress=False)
+    assert result["data"] == training.Data(tiny_task()).digest
     model = training.load(folder).model
     for name, windows in smoke.load().items():
         if name in ("future", "domain"):

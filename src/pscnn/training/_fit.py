@@ -204,6 +204,7 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
         "parameters": sum(p.numel() for p in learner.model.parameters()),
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
         "device": files.device_name(device),
+        "data": data.digest,
     }
     if len(epochs) < settings.epochs:
         return result
