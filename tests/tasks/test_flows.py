@@ -31,7 +31,7 @@ def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         "future": Windows(velocity[:2], range(6, 8)),
         "domain": Windows(velocity[2:], range(3)),
     }
-    monkeypatch.setattr(smoke, "load", lambda folder=None: found)
+    monkeypatch.setattr(smoke, "load", lambda *_: found)
 
 
 def tiny(**options: Any) -> SmokeSettings:
@@ -202,6 +202,9 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
         ({"method": "lift", "layers": 5, "width": 6}, "width must be a multiple of 4 for lift, got 6"),
         ({"group": "SO(3)"}, "needs a group of the plane"),
         ({"method": "e2cnn", "group": "SO(2)"}, "group must be C\\(4\\) for e2cnn"),
+        ({"strength": 0.5}, "strength has no effect with the published asymmetry: use push, gravity, box"),
+        ({"asymmetry": "wind"}, "asymmetry must be one of published, push, gravity, box, got 'wind'"),
+        ({"asymmetry": "box", "strength": 3.0}, "strength must be at most 2 for a box"),
         ({"method": "combo", "layers": 3}, "layers cannot be changed for combo"),
     ],
 )

@@ -7,13 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from pscnn.experiments._sheets import Sheet, equal_width, measured, paper, parameter_count, published
+from pscnn.data import smoke
+from pscnn.experiments._sheets import Cells, Sheet, equal_width, measured, paper, parameter_count, published
 from pscnn.tasks.flows import FlowSettings, JetFlowSettings, SmokeSettings
 
 RESULTS = {"future": "future_rmse", "domain": "domain_rmse"}
 _SETTINGS: dict[str, FlowSettings] = {"smoke": SmokeSettings(), "jetflow": JetFlowSettings()}
 FLOW_DATASETS = (*_SETTINGS, "smoke-bandlimit")
 LEVELS = (1, 2, 4, 6)
+SHORT = SmokeSettings(epochs=7, lr_decay=0.481)
+"""Seven epochs in which the learning rate decreases as far as in 100."""
 
 
 class FlowSize(NamedTuple):
@@ -75,8 +78,28 @@ def bandlimits() -> Sheet:
     return Sheet("Band-limits, smoke, SO(2)", "smoke_bandlimit", measured(over_so2(), RESULTS))
 
 
-SHEETS: dict[str, Callable[[], Sheet]] = {
+def asymmetries(base: SmokeSettings = SHORT) -> list[Sheet]:
+    """Errors, relative to the flows, as a known asymmetry grows; at later times and in other simulations."""
+    rows: dict[str, FlowSettings] = {"P-SCNN": base, "e2cnn": replace(base, method="e2cnn")}
+    rows["CNN, equal size"] = equal_cnn(base)
+    sheets = []
+    for words, result in {"later times": "future_relative", "other simulations": "domain_relative"}.items():
+        cells: Cells = {}
+        for row, one in rows.items():
+            for asymmetry, strength in smoke.VARIANTS:
+                changes: dict[str, Any] = {"asymmetry": asymmetry, "strength": strength}
+                label = f"{asymmetry} {100 * strength:g} %" if strength else "none"
+                cells[row, label] = replace(one, **changes), result
+        sheets.append(Sheet(f"Relative error by asymmetry, {words}", None, cells))
+    return sheets
+
+
+SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
     "smoke": partial(table_3, "smoke", "Smoke, regenerated"),
     "smoke-bandlimit": bandlimits,
     "jetflow": partial(table_3, "jetflow", "JetFlow"),
+    "asymmetry": asymmetries,
+}
+FIGURES: dict[str, Callable[[], Sheet | list[Sheet]]] = {
+    "figure-asymmetry": lambda: [replace(sheet, picture="asymmetry") for sheet in asymmetries()],
 }

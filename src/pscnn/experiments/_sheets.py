@@ -143,7 +143,7 @@ class Sheet:
         theirs = published(self.paper) if self.paper else {}
         out: dict[Place, Cell | None] = {}
         for (row, column), (one, key) in self.cells.items():
-            found = [r for r in map(result, self.of_seeds(one, seeds)) if r is not None and r[key] is not None]
+            found = [r for r in map(result, self.of_seeds(one, seeds)) if r is not None and r.get(key) is not None]
             values = [math.nan if diverged(r) else float(r[key]) for r in found]
             printed, lost = theirs.get(row, {}).get(column), sum(map(diverged, found))
             out[row, column] = Cell(*spread(values), len(values), printed, lost) if values else None

@@ -6,14 +6,26 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from pscnn import training
 from pscnn._extras import require
+from pscnn.data import read_arrays
 from pscnn.densities import likelihoods
 from pscnn.experiments import Sheet
+from pscnn.likelihood import Likelihood
 from pscnn.report._degree import degree_figure
 from pscnn.report._density import seeds_figure
 from pscnn.report._html import examples_of
-from pscnn.report._results import ablation_figure, confusion_figure, counts_figure, kl_figure, training_figure
+from pscnn.report._results import (
+    ablation_figure,
+    asymmetry_figure,
+    confusion_figure,
+    counts_figure,
+    kl_figure,
+    training_figure,
+)
 from pscnn.report._spheres import sphere_figure
 from pscnn.training import RunError, Store, new_folder
 
@@ -27,6 +39,7 @@ PICTURES = {
     "kl": "metrics.jsonl",
     "fractions": "result.json",
     "counts": "result.json",
+    "asymmetry": "densities.npz",
 }
 """The file that every run must have for a picture."""
 
@@ -46,6 +59,8 @@ def _draw(sheet: Sheet, folders: dict[tuple[str, str], list[Path]], data_dir: st
             return {row: confusion_figure(table, names[row]) for row, table in counts.items() if table is not None}
         case "fractions":
             return _fractions(sheet, folders)
+        case "asymmetry":
+            return _asymmetry(sheet, folders)
         case "counts":
             found: dict[str, dict[int, list[float]]] = {}
             for (row, column), done in folders.items():
@@ -68,6 +83,34 @@ def _fractions(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> Figu
         method, dataset = row.rsplit(", ", 1)
         found.setdefault(dataset, {}).setdefault(method, {})[float(column)] = _results(sheet, row, column, done)
     return {dataset: ablation_figure(methods) for dataset, methods in found.items()}
+
+
+def _asymmetry(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> Figures:
+    """Errors and densities over the strength of each kind of asymmetry; what has none belongs to all kinds."""
+    settings: dict[tuple[str, str], Any] = {place: sheet.cells[place][0] for place in folders}
+    kinds = list(dict.fromkeys(one.asymmetry for one in settings.values()))
+    errors: dict[str, dict[str, dict[float, list[float]]]] = {}
+    departures: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for (row, column), done in folders.items():
+        one = settings[row, column]
+        for kind in [one.asymmetry] if one.strength else kinds:
+            errors.setdefault(row, {}).setdefault(kind, {})[one.strength] = _results(sheet, row, column, done)
+            if one.uses("bandlimit"):
+                found = [_departure(folder, one) for folder in done]
+                departures.setdefault(row, {}).setdefault(kind, {})[one.strength] = found
+    return {sheet.title: asymmetry_figure(errors, departures)}
+
+
+@torch.no_grad()
+def _departure(folder: Path, settings: Any) -> float:
+    """How far the density of a run that is farthest from uniform is from it: ½ ∫ |λ − 1|."""
+    found = []
+    for values in read_arrays(folder / "densities.npz").values():
+        likelihood = Likelihood(settings.parsed_group, settings.bandlimit)
+        likelihood.coefficients.copy_(torch.as_tensor(values))
+        nodes, weights = likelihood.grid()
+        found.append(0.5 * float((weights * np.abs(likelihood.density(nodes).numpy() - 1)).sum()))
+    return max(found)
 
 
 def _results(sheet: Sheet, row: str, column: str, folders: list[Path]) -> list[float]:
