@@ -5,9 +5,9 @@
     python benchmarks/flows.py --width 2 --size 8 --batch 2 --rounds 2     # on a CPU, to see that it works
 
 A step is a forecast of six frames, each from the ones before, forwards and backwards through all of them, with the
-losses of the method and the update. On a GPU it is recorded and replayed, and kernels are expanded once. The twin has free
-kernels with the same channels ("fast twin": in the layout that steerable convolutions use on a GPU); normalisation and
-nonlinearities stay. All networks are timed in turns. ``minutes`` is 100 epochs of 250 steps.
+losses of the method and the update. On a GPU it is recorded and replayed, and kernels are expanded once. The twin has
+free kernels with the same channels ("fast twin": in the layout that steerable convolutions use on a GPU); normalisation
+and nonlinearities stay. All networks are timed in turns. ``minutes`` is 100 epochs of 250 steps.
 """
 
 from __future__ import annotations
