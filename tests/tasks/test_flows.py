@@ -181,6 +181,17 @@ def test_a_run_from_start_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("few_windows")
+def test_a_report_compares_runs_on_the_same_window(tmp_path: Path) -> None:
+    folders = [training.start(tiny(method=method, epochs=1), tmp_path) for method in ("cnn", "e2cnn")]
+    for folder in folders:
+        training.train(folder, progress=False)
+    page = html_report(folders).read_text()
+    assert "Forecasts side by side" in page
+    assert page.count("data:image/gif;base64") == 3
+    assert "Forecasts side by side" not in html_report(folders[:1]).read_text()
+
+
+@pytest.mark.usefixtures("few_windows")
 def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -> None:
     whole, parts = (training.start(tiny(method="cnn"), tmp_path / name) for name in ("whole", "parts"))
     expected = training.train(whole, progress=False)

@@ -166,14 +166,16 @@ def asymmetry_figure(
                 colour, marker = looks[name]
                 known = [strength for strength in strengths if found.get(kind, {}).get(strength)]
                 means = [np.mean(found[kind][strength]) for strength in known]
-                axis.plot([places[strength] for strength in known], means, color=colour, lw=1.2, label=name)
+                axis.plot([places[strength] for strength in known], means, color=colour, lw=1.2)
                 points = [(places[strength], value) for strength in known for value in found[kind][strength]]
                 axis.plot(*zip(*points, strict=True), marker, color=colour, ms=3.5, alpha=0.7, mew=0)
+                axis.plot([], [], marker=marker, color=colour, lw=1.2, ms=3.5, mew=0, label=name)
             axis.set_xticks(range(len(strengths)), [f"{100 * strength:g}" for strength in strengths])
-            axis.set_ylim(bottom=0)
             label(axis)
         column[0].set_title(kind, fontsize=9)
         label(column[1], "strength (%)")
+    for axis in grid[:, 0]:  # which all panels of a row share, when all is drawn
+        axis.set_ylim(bottom=0)
     label(grid[0, 0], "", "relative error")
     label(grid[1, 0], "strength (%)", "density: largest departure\nof a layer from uniform")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), ncols=4, **ABOVE)
