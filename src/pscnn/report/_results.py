@@ -165,6 +165,8 @@ def asymmetry_figure(
             for name, found in shown.items():
                 colour, marker = looks[name]
                 known = [strength for strength in strengths if found.get(kind, {}).get(strength)]
+                if not known:
+                    continue
                 means = [np.mean(found[kind][strength]) for strength in known]
                 axis.plot([places[strength] for strength in known], means, color=colour, lw=1.2)
                 points = [(places[strength], value) for strength in known for value in found[kind][strength]]
