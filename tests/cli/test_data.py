@@ -12,6 +12,7 @@ from pscnn.cli import app
 def test_wrong_requests(tmp_path: Path) -> None:
     for arguments, message in (
         (["rain"], "unknown data set 'rain'"),
+        (["smoke", "--strength", "1"], "strength has no effect with the published asymmetry"),
         (["smoke", "--device", "abacus"], "cannot simulate on 'abacus'"),
         (["smoke", "--data-dir", "/proc/nowhere"], "cannot create the folder"),
     ):

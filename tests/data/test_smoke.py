@@ -47,6 +47,64 @@ def test_turned_settings_give_turned_flows() -> None:
     torch.testing.assert_close(torch.rot90(flow.u[0], -1), flow.v[1], atol=1e-8, rtol=0)
 
 
+def turned(frames: torch.Tensor) -> torch.Tensor:
+    """Vector fields (…, 2, H, W), rows counted downwards, turned by 90°: pixels move, and components with them."""
+    x, y = frames.rot90(1, (-2, -1)).unbind(-3)
+    return torch.stack([-y, x], -3)
+
+
+def states(side: int, asymmetry: str, strength: float, *, faces: bool = False) -> torch.Tensor:
+    """What a side does with the push of a task, (steps, 2, H, W), rows counted downwards."""
+    frames: list[torch.Tensor] = []
+
+    def keep(flow: smoke.Flow) -> None:
+        frames.append((flow.faces() if faces else flow.centres())[0].flip(1))
+
+    inflow, force = smoke.source(9, asymmetry, strength, side)
+    smoke.simulate([inflow], [force], 14, size=smoke.grid(asymmetry, strength), dtype=F64, on_step=keep)
+    return torch.stack(frames)
+
+
+@pytest.mark.parametrize("side", range(4))
+def test_without_asymmetry_a_turned_flow_is_that_of_the_next_side(side: int) -> None:
+    here, there = (states(which, "push", 0.0) for which in (side, (side + 1) % 4))
+    torch.testing.assert_close(turned(here), there, atol=1e-9, rtol=0)
+
+
+def test_turned_velocities_on_faces_are_not_those_of_the_next_side() -> None:
+    here, there = (states(which, "push", 0.0, faces=True) for which in (0, 1))
+    assert (turned(here) - there).abs().max() > 0.01 * there.abs().max()
+
+
+@pytest.mark.parametrize("asymmetry", ["push", "gravity"])
+def test_the_stronger_an_asymmetry_the_more_it_tells_sides_apart(asymmetry: str) -> None:
+    found = []
+    for strength in (0.0, *smoke.STRENGTHS):
+        below, above = (states(which, asymmetry, strength) for which in (0, 2))
+        found.append((turned(turned(above)) - below).norm().item())
+    assert found[0] < 1e-8
+    assert found[1] > 1
+    assert found == sorted(found)
+
+
+def test_in_a_box_that_is_not_square_opposite_sides_are_alike_and_others_are_not() -> None:
+    below, right, above = (states(which, "box", 0.5) for which in range(3))
+    assert below.shape[-2:] == (42, 64)
+    torch.testing.assert_close(turned(turned(above)), below, atol=1e-9, rtol=0)
+    around = turned(below[..., 11 : 11 + 42])  # its middle, as wide as the box is high
+    torch.testing.assert_close(around[:1], right[:1, ..., -42:], atol=1e-2, rtol=0)  # at first no wall is felt
+    assert (around - right[..., -42:])[-1].abs().max() > 0.05 * right[-1].abs().max()
+
+
+def test_a_turned_box_gives_turned_flows() -> None:
+    kept: list[torch.Tensor] = []
+    for size, inflow, force in (((20, 32), (16.0, 5.0), (0.0, 0.1)), ((32, 20), (15.0, 16.0), (-0.1, 0.0))):
+        flow = smoke.simulate([inflow], [force], 15, size=size, dtype=F64)
+        assert flow.divergence().abs().max() < 1e-9
+        kept.append(flow.centres()[0].flip(1))
+    torch.testing.assert_close(turned(kept[0]), kept[1], atol=1e-9, rtol=0)
+
+
 def test_mirrored_settings_give_mirrored_flows() -> None:
     flow = smoke.simulate([(10, 8), (22, 8)], [(0.03, 0.1), (-0.03, 0.1)], 15, size=32, dtype=F64)
     torch.testing.assert_close(flow.smoke[0].flip(1), flow.smoke[1], atol=1e-9, rtol=0)
@@ -54,12 +112,11 @@ def test_mirrored_settings_give_mirrored_flows() -> None:
 
 
 def test_the_pressure_takes_nothing_from_a_flow_without_divergence() -> None:
-    cosines = smoke._cosines(16, "cpu", F64)
     random = torch.Generator().manual_seed(0)
     u, v = (torch.randn(1, *s, dtype=F64, generator=random) for s in ((16, 17), (17, 16)))
     u[:, :, [0, -1]], v[:, [0, -1]] = 0, 0
-    once = smoke._project(smoke.Flow(torch.zeros(1, 16, 16, dtype=F64), u, v), cosines)
-    twice = smoke._project(once, cosines)
+    once = smoke._project(smoke.Flow(torch.zeros(1, 16, 16, dtype=F64), u, v))
+    twice = smoke._project(once)
     torch.testing.assert_close(twice.u, once.u)
     # It is the nearest such flow: what is taken off is orthogonal to it.
     taken = ((u - once.u) * once.u).sum() + ((v - once.v) * once.v).sum()
@@ -127,9 +184,8 @@ def test_flows_turn_as_the_librarys_vector_fields_do() -> None:
     """Sides that are turned copies of each other give frames that the group's own action takes to each other."""
     frames: list[torch.Tensor] = []
 
-    def keep(flow: smoke.Flow) -> None:  # at the centres of cells, where turned grids meet
-        middle = ((flow.u[:, :, 1:] + flow.u[:, :, :-1]) / 2, (flow.v[:, 1:] + flow.v[:, :-1]) / 2)
-        frames.append(torch.stack(middle, 1).flip(2))
+    def keep(flow: smoke.Flow) -> None:
+        frames.append(flow.centres().flip(2))
 
     smoke.simulate(smoke.INFLOWS, [(0, 0.1), (-0.1, 0), (0, -0.1), (0.1, 0)], 12, dtype=F64, on_step=keep)
     group = C(4)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 import torch
 from helpers import FLOW_SIZES
 from torch import Tensor
 
-from pscnn import likelihoods, models, nn
-from pscnn.groups import SO2, C
+from pscnn import FieldType, likelihoods, models, nn
+from pscnn.groups import SO2, C, direct_sum, rotation
 from pscnn.models import FLOW_METHODS
 from pscnn.models._flows import Lift, LocallyConnected, RelaxedGroupConvolution, RelaxedSteerable
 
@@ -82,6 +85,16 @@ def test_equivariant_networks_turn_vector_fields() -> None:
     assert error(network("cnn")) > 0.1
 
 
+@pytest.mark.parametrize(("kernel", "counts"), [(3, (10, 24, 10)), (5, (18, 43, 18))])
+def test_the_bases_between_irreps_have_the_sizes_behind_the_published_counts(
+    kernel: int, counts: tuple[int, int, int]
+) -> None:
+    """27.75 M weights for kernels of 5 × 5, before gates, are 92 · 25 · (10 · 18 + 3 · 92 · 43 + 18) and biases."""
+    fields = [FieldType(SO2(), [f]) for f in (SO2().vector, direct_sum(list(SO2().irreps(2))))]
+    pairs = [(fields[0], fields[1]), (fields[1], fields[1]), (fields[1], fields[0])]
+    assert tuple(len(RelaxedSteerable(*pair, kernel).basis) for pair in pairs) == counts
+
+
 @pytest.mark.parametrize("group", ["C4", "SO(2)"])
 def test_a_learnt_density_breaks_the_symmetry(group: str) -> None:
     model = network("p-scnn", group)
@@ -91,8 +104,9 @@ def test_a_learnt_density_breaks_the_symmetry(group: str) -> None:
     assert error(model) > 0.01
 
 
-def test_summed_pathways_are_equivariant_without_the_free_one() -> None:
-    model = network("rpp")
+@pytest.mark.parametrize("group", ["C4", "SO(2)"])
+def test_summed_pathways_are_equivariant_without_the_free_one(group: str) -> None:
+    model = network("rpp", group)
     assert error(model) > 0.1
     for module in model.modules():
         if isinstance(module, models.ResidualPathway):
@@ -103,8 +117,9 @@ def test_summed_pathways_are_equivariant_without_the_free_one() -> None:
     assert penalty(model) == 0
 
 
-def test_relaxed_steerable_is_equivariant_while_pixels_agree() -> None:
-    model = network("rsteer")
+@pytest.mark.parametrize("group", ["C4", "SO(2)"])
+def test_relaxed_steerable_is_equivariant_while_pixels_agree(group: str) -> None:
+    model = network("rsteer", group)
     assert error(model) > 0.1
     with torch.no_grad():
         for module in model.modules():
@@ -125,6 +140,8 @@ def test_relaxed_group_convolutions_are_equivariant_while_turns_agree() -> None:
             return (model(x.rot90(1, (2, 3))) - model(x).rot90(1, (2, 3))).abs().max().item()
 
     assert scalar_error() < 1e-12
+    starts = [m.mixing.unique().tolist() for m in model.modules() if isinstance(m, RelaxedGroupConvolution)]
+    assert starts == [[1 / 2], *[[1 / 8]] * 4]  # as published
     for module in model.modules():
         if isinstance(module, RelaxedGroupConvolution):
             torch.nn.init.normal_(module.mixing)
@@ -142,19 +159,41 @@ def test_features_of_the_whole_image_break_the_symmetry_and_nothing_else_does() 
     assert error(model) < 1e-12
 
 
-def test_locally_connected_layers_are_equivariant_while_turned_kernels_agree() -> None:
-    model = network("clcnn")
-    x = torch.randn(2, 20, 9, 9, dtype=torch.float64)
-    assert penalty(model) > 0
+@pytest.mark.parametrize("size", [(9, 9), (5, 3)])
+def test_kernels_at_every_pixel_are_asked_to_be_steerable(size: tuple[int, int]) -> None:
+    """Between vectors, each kernel by itself; the pixels of the image are not turned."""
+    layer = LocallyConnected(20, 4, size, 3).double()
+    assert layer.penalty().item() > 0.01
+    vectors = nn.Conv2d(FieldType(C(4), 10 * [C(4).vector]), FieldType(C(4), 2 * [C(4).vector]), 3, bias=False)
+    scalars = nn.Conv2d(FieldType(C(4), 20 * [C(4).trivial]), FieldType(C(4), 4 * [C(4).trivial]), 3, bias=False)
+    factors = torch.rand(size, dtype=torch.float64)[:, :, None, None]
     with torch.no_grad():
-        assert (model(x.rot90(1, (2, 3))) - model(x).rot90(1, (2, 3))).abs().max() > 1e-3
-        for k in range(0, len(model), 2):
-            layer = model[k]
-            assert isinstance(layer, LocallyConnected)
-            w = layer.weight
-            w.copy_(torch.stack([w.rot90(g, (2, 3)).rot90(g, (4, 5)) for g in range(4)]).mean(0))
-        assert (model(x.rot90(1, (2, 3))) - model(x).rot90(1, (2, 3))).abs().max() < 1e-12
-    assert penalty(model) < 1e-20
+        layer.weight.copy_(factors * vectors.double().kernel()[:, :, None, None])  # another one at each pixel
+        assert layer.penalty().item() < 1e-20
+        layer.weight.copy_(scalars.double().kernel()[:, :, None, None].expand_as(layer.weight))
+        assert layer.penalty().item() > 1e-3
+        kernels = vectors.kernel()[:, :, None, None].expand_as(layer.weight)
+        layer.weight.copy_(kernels)
+        x = torch.randn(2, 20, *size, dtype=torch.float64)
+        torch.testing.assert_close(layer(x), torch.nn.functional.conv2d(x, vectors.kernel(), padding=1))
+
+
+def test_the_penalty_of_kernels_at_every_pixel_is_the_literatures() -> None:
+    """Written out anew: matrices on the channels, and each pixel of the kernel moved by hand."""
+    layer = LocallyConnected(4, 2, (3, 2), 3).double()
+    expected = 0.0
+    for k in (1, 2, 3):
+        turn = torch.as_tensor(rotation(k * math.pi / 2)).round()
+        changed = torch.zeros_like(layer.weight)
+        for row, column in itertools.product(range(3), repeat=2):
+            x, y = (turn @ torch.tensor([column - 1.0, 1.0 - row], dtype=torch.float64)).round().int().tolist()
+            old = layer.weight[..., row, column].detach()
+            channels = torch.block_diag(turn, turn)
+            changed[..., 1 - y, x + 1] = torch.einsum("ab,bchw,dc->adhw", turn, old, channels)
+        expected += (changed - layer.weight).square().mean().item()
+    assert layer.penalty().item() == pytest.approx(expected)
+    with pytest.raises(ValueError, match="channels must come in pairs, the components of vectors, got 5 and 2"):
+        LocallyConnected(5, 2, (3, 2), 3).penalty()
 
 
 def test_wrong_requests_are_named() -> None:

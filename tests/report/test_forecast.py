@@ -36,6 +36,17 @@ def test_pictures_of_a_forecast() -> None:
         report.forecast_figure(true, true[:, :1])
 
 
+def test_forecasts_side_by_side() -> None:
+    true = flow(1, 3, 16)[0]
+    one = report.comparison_animation({"near": true + 0.01}, true)
+    two = report.comparison_animation({"near": true + 0.01, "far": true + 0.5}, true)
+    narrow, wide = (Image.open(io.BytesIO(content)) for content in (one, two))
+    assert wide.n_frames == 3  # type: ignore[attr-defined]
+    assert wide.width / narrow.width == pytest.approx(3 / 2, rel=0.01)
+    with pytest.raises(ValueError, match="two flows of shape"):
+        report.comparison_animation({"other": true[:2]}, true)
+
+
 def test_the_fastest_place_of_an_animation_has_its_colour() -> None:
     true = 0.3 * flow(1, 1)[0]
     true[0, 0, 8, 8:10] = 1  # so few pixels that a palette by frequency would not hold their yellow

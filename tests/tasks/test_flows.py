@@ -31,7 +31,7 @@ def few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         "future": Windows(velocity[:2], range(6, 8)),
         "domain": Windows(velocity[2:], range(3)),
     }
-    monkeypatch.setattr(smoke, "load", lambda folder=None: found)
+    monkeypatch.setattr(smoke, "load", lambda *_: found)
 
 
 def tiny(**options: Any) -> SmokeSettings:
@@ -155,6 +155,7 @@ def test_a_run_from_start_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = training.start(tiny(), tmp_path)
     assert folder.name.startswith("p-scnn-C4-forecast-train_steps=2-")
     result = training.train(folder, progress=False)
+    assert result["data"] == training.Data(tiny_task()).digest
     model = training.load(folder).model
     for name, windows in smoke.load().items():
         if name in ("future", "domain"):
@@ -177,6 +178,17 @@ def test_a_run_from_start_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     shown = CliRunner().invoke(app, ["evaluate", str(folder), "--accelerator", "cpu"]).output
     assert "domain rmse" in shown
     assert "by step" not in shown
+
+
+@pytest.mark.usefixtures("few_windows")
+def test_a_report_compares_runs_on_the_same_window(tmp_path: Path) -> None:
+    folders = [training.start(tiny(method=method, epochs=1), tmp_path) for method in ("cnn", "e2cnn")]
+    for folder in folders:
+        training.train(folder, progress=False)
+    page = html_report(folders).read_text()
+    assert "Forecasts side by side" in page
+    assert page.count("data:image/gif;base64") == 3
+    assert "Forecasts side by side" not in html_report(folders[:1]).read_text()
 
 
 @pytest.mark.usefixtures("few_windows")
@@ -203,6 +215,12 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
         ({"method": "lift", "layers": 5, "width": 6}, "width must be a multiple of 4 for lift, got 6"),
         ({"group": "SO(3)"}, "needs a group of the plane"),
         ({"method": "e2cnn", "group": "SO(2)"}, "group must be C\\(4\\) for e2cnn"),
+        (
+            {"asymmetry_strength": 0.5},
+            "asymmetry_strength has no effect with the published asymmetry: use push, gravity, box",
+        ),
+        ({"asymmetry": "wind"}, "asymmetry must be one of published, push, gravity, box, got 'wind'"),
+        ({"asymmetry": "box", "asymmetry_strength": 3.0}, "asymmetry_strength must be at most 2 for a box"),
         ({"method": "combo", "layers": 3}, "layers cannot be changed for combo"),
     ],
 )

@@ -267,6 +267,8 @@ def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.Monkey
     plain = described("plain")
     assert plain["git"] is None
     assert plain["source"][:10] in plain["code"]
+    monkeypatch.setenv("PSCNN_REVISION", "abc123")
+    assert described("copied")["git"] == "abc123"
     git = ["git", "-C", str(place), "-c", "user.name=x", "-c", "user.email=x"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
         subprocess.run([*git, *words], check=True)
@@ -279,6 +281,14 @@ def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert changed["source"] != clean["source"]
     assert changed["code"].endswith(f"({clean['git'][:10]}+)")
     run_module._source.cache_clear()
+
+
+def test_data_have_a_digest() -> None:
+    """Which does not depend on the task's object or on where it is loaded, and does on every number."""
+    one, same, other = (training.Data(training.task_of(small(seed=seed))) for seed in (0, 0, 1))
+    assert one.digest == same.digest != other.digest
+    same.splits["test"].labels[-1] += 1
+    assert learner_module._digest(same.splits) != one.digest
 
 
 def test_a_run_starts_where_git_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,22 +138,37 @@ def _data() -> None:
 @data_app.command("prepare")
 @command
 def prepare_data(
-    what: Annotated[str, typer.Argument(help="Data set: smoke.")],
+    what: Annotated[str, typer.Argument(help="Data set: smoke, or asymmetry, all its variants.")],
     data_dir: DataDir = None,
+    asymmetry: Annotated[str, typer.Option(help="Of smoke: published, push, gravity or box.")] = "published",
+    strength: Annotated[float, typer.Option(min=0, help="Strength of an asymmetry other than the published.")] = 0.0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Generate a data set in the data folder. Existing files are not replaced; run it again if it was interrupted."""
+    from pscnn.data import smoke
+    from pscnn.tasks.flows import SmokeSettings
+
+    if what not in ("smoke", "asymmetry"):
+        fail(f"unknown data set {what!r}: use smoke or asymmetry")
+    _check_device(device, "simulate")
+    one = SmokeSettings(asymmetry=asymmetry, asymmetry_strength=strength)  # checks them
+    for variant in smoke.VARIANTS if what == "asymmetry" else [(one.asymmetry, one.asymmetry_strength)]:
+        _simulate(variant, data_dir, device)
+
+
+def _simulate(variant: tuple[str, float], data_dir: Path | None, device: str) -> None:
+    """One variant of smoke."""
     from rich.progress import Progress
 
     from pscnn.data import smoke
 
-    if what != "smoke":
-        fail(f"unknown data set {what!r}: use smoke")
-    _check_device(device, "simulate")
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("simulating", total=None)
         folder = smoke.prepare(
-            data_dir, device=device, on_step=lambda done, total: progress.update(bar, completed=done, total=total)
+            data_dir,
+            *variant,
+            device=device,
+            on_step=lambda done, total: progress.update(bar, completed=done, total=total),
         )
     say(f"smoke: {len(smoke.TASKS)} simulations in {folder}")
 

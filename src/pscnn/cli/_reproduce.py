@@ -225,7 +225,7 @@ def results(
 @command
 def print_table(
     what: Annotated[str, typer.Argument(help="Table: params, the numbers of parameters of networks.")],
-    dataset: Annotated[str, typer.Option(help="Data set: smoke or jetflow.")] = "smoke",
+    dataset: Annotated[str, typer.Option(help="smoke, jetflow or smoke-bandlimit, over SO(2).")] = "smoke",
 ) -> None:
     """Print a table that needs no training, with the paper's numbers."""
     from pscnn import experiments

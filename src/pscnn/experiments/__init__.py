@@ -33,6 +33,7 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
     **_digits.FIGURES,
     **_rivals.FIGURES,
     **_volumes.FIGURES,
+    **_flows.FIGURES,
 }
 """Tables and figures, one or several, by the name under which ``pscnn reproduce`` knows them."""
 

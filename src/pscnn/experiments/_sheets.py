@@ -191,17 +191,22 @@ def parameter_count(settings: Settings) -> int:
 
 @cache
 def equal_width(settings: Settings) -> float:
-    """The width, to a hundredth, at which the plain network for images has as many weights as that of some settings."""
+    """The width, to a hundredth if it need not be whole, at which the plain network has as many weights as another.
 
-    def count(hundredths: int) -> int:
-        changes: dict[str, Any] = {"method": "cnn", "width": hundredths / 100}
+    Args:
+        settings: Of the other.
+    """
+    unit = 1 if settings.options()["width"].kind is int else 100
+
+    def count(parts: int) -> int:
+        changes: dict[str, Any] = {"method": "cnn", "width": parts / unit}
         with torch.device("meta"):  # some of those that are tried are far too large
             return parameter_count(replace(settings, **changes))
 
     with torch.random.fork_rng(()):
         wanted = parameter_count(settings)
     above = 1 + bisect_left(range(1, 10_000), wanted, key=count)
-    return min(max(above - 1, 1), above, key=lambda width: abs(count(width) - wanted)) / 100
+    return min(max(above - 1, 1), above, key=lambda width: abs(count(width) - wanted)) / unit
 
 
 def measured(rows: Mapping[str, Settings], results: Mapping[str, str]) -> Cells:

@@ -122,8 +122,9 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
               block has one, which its skip connection shares; "rpp" has a plain block beside every whole block.
             - "flow": also "mlp", "e2cnn" (equivariant to C(4)), "combo" (plain, then equivariant), "clcnn" (every pixel
               of the image has its own kernel), "lift" (equivariant, with features of the whole image), "rgroup"
-              (filters mixed anew for every turn) or "rsteer" (every pixel of the kernel has its own weights). With
-              measures over C(4): regular fields and ReLU, else irreps up to frequency 2 and gates.
+              (filters mixed anew for every turn) or "rsteer" (every pixel of the kernel has its own weights). With C(4)
+              they have regular fields and ReLU; methods with measures, "rpp" and "rsteer" take other groups, and have
+              irreps up to frequency 2 and gates then.
         group: H, or its name: of the plane, for "volumes" of space, for "vectors" of either.
         options: For all: ``bandlimit`` (L of the densities) and ``density`` (further options of ``pscnn.Likelihood``,
             such as ``{"alignment": "construction"}``, or of the method's own measure: ``strength`` for those of

@@ -1,7 +1,8 @@
 """Forecasting networks: ten velocity fields in, the next one out, by P-SCNN and by every rival of the paper's Table 3.
 
 Channels are the x- and y-components of past frames, which turn with space: each frame is a vector field, the
-frequency-1 irrep of C(4). Hidden features are regular fields of four channels, so that a plain ReLU is equivariant.
+frequency-1 irrep of C(4). Hidden features are regular fields of four channels, so that a plain ReLU is equivariant;
+over other groups they are irreps, with gates.
 """
 
 import contextlib
@@ -17,7 +18,6 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.groups import C, Group, direct_sum
-from pscnn.measures import Measure
 from pscnn.models._methods import METHODS, ResidualPathway
 from pscnn.nn import FieldType
 
@@ -47,22 +47,25 @@ def flows(
 ) -> tnn.Sequential:
     """A network from (B, 20, H, W) to (B, 2, H, W)."""
 
-    def new_density() -> Measure | None:
-        return METHODS[method].density(group, bandlimit, **density or {}) if method in METHODS else None
-
-    if method in METHODS and METHODS[method].has_measures and group != C(4):
-        return _irreps(group, hidden, layers, kernel, new_density)
-
     def plain(source: int, target: int) -> tnn.Conv2d:
         return tnn.Conv2d(source, target, kernel, padding=kernel // 2)
 
     def steered(source: FieldType, target: FieldType) -> nn.Conv2d:
-        return nn.Conv2d(source, target, kernel, padding="same", likelihood=new_density())
+        likelihood = METHODS[method].density(group, bandlimit, **density or {}) if method in METHODS else None
+        bias = group == C(4) or target.size == 2  # irreps are normalised with their means taken off
+        return nn.Conv2d(source, target, kernel, padding="same", bias=bias, likelihood=likelihood)
 
     def both(source: FieldType, target: FieldType) -> ResidualPathway:
         free = plain(source.size, target.size)
         return ResidualPathway(steered(source, target), free, (0.0, PLAIN_PENALTY))
 
+    def relaxed(source: FieldType, target: FieldType) -> RelaxedSteerable:
+        return RelaxedSteerable(source, target, kernel)
+
+    makes: dict[str, Make] = {name: steered for name, one in METHODS.items() if one.has_measures}
+    makes |= {"rpp": both, "rsteer": relaxed}
+    if group != C(4) and method in makes:
+        return _irreps(group, hidden, layers, makes[method])
     widths = [2 * PAST, *[hidden] * (layers - 1), 2]
     fields = [VECTORS, *[_regular(hidden)] * (layers - 1), VECTOR]
     if method == "mlp":
@@ -78,7 +81,7 @@ def flows(
     elif method == "rpp":
         chain = _chain(fields, both, lambda target: tnn.BatchNorm2d(target.size))
     elif method == "rsteer":
-        chain = _chain(fields, lambda a, b: RelaxedSteerable(a, b, kernel), nn.BatchNorm)
+        chain = _chain(fields, relaxed, nn.BatchNorm)
     elif method == "combo":
         first = _blocks([2 * PAST, hidden, TURNS * hidden], plain, tnn.BatchNorm2d)
         last = steered(_regular(hidden), VECTOR)
@@ -109,30 +112,29 @@ def _chain(types: Sequence[Any], make: Make, norm: Make | None = None) -> list[t
     return [*_blocks(types[:-1], make, norm), make(types[-2], types[-1])]
 
 
-def _irreps(
-    group: Group, hidden: int, layers: int, kernel: int, new_density: Callable[[], Measure | None]
-) -> tnn.Sequential:
+def _irreps(group: Group, hidden: int, layers: int, make: Make) -> tnn.Sequential:
+    """Fields of all irreps up to frequency 2, with gates."""
     fields = FieldType(group, PAST * [group.vector])
     out: list[tnn.Module] = []
-
-    def layer(target: FieldType, bias: bool) -> tnn.Module:
-        return nn.Conv2d(fields, target, kernel, padding="same", bias=bias, likelihood=new_density())
-
     for _ in range(layers - 1):
         gate = nn.GatedBatchNorm(FieldType(group, hidden * [direct_sum(list(group.irreps(2)))]))
-        out += [layer(gate.in_type, False), gate]
+        out += [make(fields, gate.in_type), gate]
         fields = gate.out_type
-    return tnn.Sequential(*out, layer(FieldType(group, [group.vector]), True))
+    return tnn.Sequential(*out, make(fields, FieldType(group, [group.vector])))
 
 
 class LocallyConnected(tnn.Module):
-    """A convolution with a kernel of its own at every pixel; the penalty is how much turning the whole changes it."""
+    """A convolution with a kernel of its own at every pixel, and a penalty on how much turning each kernel changes it.
+
+    The penalty is the literature's: pairs of channels are vectors, which turn with the kernel, on both sides; the
+    pixels of the image stay where they are. So it asks for kernels that are steerable at each pixel, and not for equal
+    ones at pixels that are turned to each other.
+    """
 
     def __init__(self, source: int, target: int, size: tuple[int, int], kernel: int) -> None:
         super().__init__()
         self.size, self.kernel_size = size, kernel
-        bound = 1 / math.sqrt(source * kernel**2)
-        self.weight = tnn.Parameter(torch.empty(target, source, *size, kernel, kernel).uniform_(-bound, bound))
+        self.weight = tnn.Parameter(torch.randn(target, source, *size, kernel, kernel) / source)
 
     def forward(self, x: Tensor) -> Tensor:
         """From (B, source, H, W) to (B, target, H, W)."""
@@ -141,12 +143,22 @@ class LocallyConnected(tnn.Module):
         return torch.einsum("bikhw,oihwk->bohw", patches, self.weight.flatten(4))
 
     def penalty(self) -> Tensor:
-        """The squared difference to the turned kernels at the turned pixels; on a square image for all three turns."""
-        turns = (1, 2, 3) if self.size[0] == self.size[1] else (2,)
+        """The squared difference to the turned kernels, for all three turns."""
+        if any(count % 2 for count in self.weight.shape[:2]):  # not before: networks of an earlier penalty may be so
+            target, source = self.weight.shape[:2]
+            raise ValueError(f"channels must come in pairs, the components of vectors, got {source} and {target}")
         total = self.weight.new_zeros(())
-        for g in turns:
-            total = total + (self.weight.rot90(g, (2, 3)).rot90(g, (4, 5)) - self.weight).square().mean()
+        turned: Tensor = self.weight
+        for _ in range(1, TURNS):
+            turned = _turned(_turned(turned.rot90(1, (4, 5)), 0), 1)
+            total = total + (turned - self.weight).square().mean()
         return total
+
+
+def _turned(pairs: Tensor, dim: int) -> Tensor:
+    """Vectors turned by 90° from x to y; their components lie side by side along a dimension."""
+    x, y = pairs.unflatten(dim, (-1, 2)).unbind(dim + 1)
+    return torch.stack([-y, x], dim + 1).flatten(dim, dim + 1)
 
 
 class RelaxedSteerable(tnn.Module):
@@ -197,7 +209,8 @@ class RelaxedSteerable(tnn.Module):
 class RelaxedGroupConvolution(tnn.Module):
     """A convolution over turns by 90° whose filters are mixed by coefficients that may differ from turn to turn.
 
-    K_g = Σ_f c_f(g) · g(W_f): equivariant as long as c does not depend on g, as at the start.
+    K_g = Σ_f c_f(g) · g(W_f): equivariant as long as c does not depend on g, as at the start, where c is 1 / banks, and
+    after the lifting 1 / (4 · banks), as published: there is no normalisation, and Adam moves every c by as much.
 
     When lifting, the input has one channel per field (an image) instead of one per turn.
     """
@@ -206,10 +219,10 @@ class RelaxedGroupConvolution(tnn.Module):
         super().__init__()
         depth = 1 if lifting else TURNS
         self.kernel_size = kernel
-        bound = 1 / math.sqrt(source * depth * kernel**2)
+        bound = 1 / math.sqrt(source * kernel**2)
         shape = (banks, target, source, depth, kernel, kernel)
         self.weight = tnn.Parameter(torch.empty(shape).uniform_(-bound, bound))
-        self.mixing = tnn.Parameter(torch.ones(banks, TURNS))
+        self.mixing = tnn.Parameter(torch.full((banks, TURNS), 1 / (banks * depth)))
 
     def forward(self, x: Tensor) -> Tensor:
         """From (B, source · depth, H, W) to (B, target · 4, H, W)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
 from pscnn.report._density import density_chart, density_curves, density_figure
-from pscnn.report._forecast import forecast_animation, forecast_figure
+from pscnn.report._forecast import comparison_animation, forecast_animation, forecast_figure
 from pscnn.report._measure import measure_figure
 from pscnn.report._results import ablation_figure, confusion_figure, tradeoff_figure, training_figure
 from pscnn.report._spheres import sphere_figure, sphere_panels
@@ -34,6 +34,7 @@ __all__ = [
     "agreement_figure",
     "check_drawable",
     "check_report",
+    "comparison_animation",
     "confusion_figure",
     "degree_figure",
     "density_chart",

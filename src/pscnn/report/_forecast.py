@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,18 +33,26 @@ class _Flows:
         self.fastest = float(np.hypot(*self.true.swapaxes(0, 1)).max()) or 1.0
         self.steps, self.height, self.width = self.error.shape
 
-    def draw(self, axes: Any, step: int) -> list[Any]:
-        """The truth, the forecast and the error at a step; rows are counted downwards and y points up."""
+    def draw(self, axes: Any, step: int, largest: float | None = None) -> list[Any]:
+        """The truth, the forecast and the error at a step; rows are counted downwards and y points up.
+
+        Args:
+            axes: Three; what has None is not drawn.
+            step: Which.
+            largest: The error that has the brightest colour; by default the largest of all steps.
+        """
         fields = [field[step] for field in (self.true, self.forecast)]
         shown = [(np.hypot(*field), self.fastest, _SPEED) for field in fields]
-        shown.append((self.error[step], float(self.error.max()) or 1.0, _ERROR))
-        images = [axis.imshow(what, vmin=0, vmax=top, cmap=c) for axis, (what, top, c) in zip(axes, shown, strict=True)]
+        shown.append((self.error[step], largest or float(self.error.max()) or 1.0, _ERROR))
+        drawn = [(axis, *one) for axis, one in zip(axes, shown, strict=True) if axis is not None]
+        images = [axis.imshow(what, vmin=0, vmax=top, cmap=colours) for axis, what, top, colours in drawn]
         apart = max(1, max(self.height, self.width) // ARROWS)
         rows, columns = np.mgrid[apart // 2 : self.height : apart, apart // 2 : self.width : apart]
         for axis, field in zip(axes, fields, strict=False):
-            arrows = field[:, rows, columns]
-            axis.quiver(columns, rows, *arrows, color="white", angles="uv", scale=12 * self.fastest, width=0.006)
-        for axis in axes:
+            if axis is not None:
+                arrows = field[:, rows, columns]
+                axis.quiver(columns, rows, *arrows, color="white", angles="uv", scale=12 * self.fastest, width=0.006)
+        for axis, *_ in drawn:
             axis.set(xticks=[], yticks=[])
         return images
 
@@ -77,17 +87,51 @@ def forecast_animation(predicted: Tensor, true: Tensor, seconds_per_step: float 
         true: The same.
         seconds_per_step: How long a step is shown.
     """
-    require("matplotlib", "plots", "Drawing flows")
-    from PIL import Image
-
     flows = _Flows(predicted, true)
-    frames, palette = [], _palette()
+    figures = []
     for step in range(flows.steps):
         figure, (axes,) = panels("Drawing flows", 7.5, 2.9 if flows.height <= flows.width else 5.0, 1, 3)
         flows.draw(axes, step)
         for axis, name in zip(axes, _NAMES, strict=True):
             axis.set_title(name, fontsize=10)
-        figure.suptitle(f"step {step + 1}", fontsize=10)
+        figures.append(figure)
+    return _animated(figures, seconds_per_step)
+
+
+def comparison_animation(forecasts: Mapping[str, Tensor], true: Tensor, seconds_per_step: float = 0.25) -> bytes:
+    """The truth and the forecasts of several networks side by side, their errors below, as an animated GIF.
+
+    Args:
+        forecasts: By name, each (steps, 2, H, W).
+        true: The same.
+        seconds_per_step: How long a step is shown.
+    """
+    flows = {name: _Flows(predicted, true) for name, predicted in forecasts.items()}
+    largest = max(float(one.error.max()) for one in flows.values()) or 1.0
+    first = next(iter(flows.values()))
+    height = min(2.2 * first.height / first.width, 4)
+    figures = []
+    for step in range(first.steps):
+        figure, axes = panels("Drawing flows", 2.2 * (len(flows) + 1), 2 * height + 0.6, 2, len(flows) + 1)
+        axes[1, 0].set_axis_off()
+        for column, (name, one) in enumerate(flows.items(), 1):
+            one.draw([axes[0, 0] if column == 1 else None, axes[0, column], axes[1, column]], step, largest)
+            mean = float(np.sqrt((one.error[step] ** 2).mean() / 2))
+            axes[0, column].set_title(textwrap.fill(name, 26), fontsize=8)
+            axes[1, column].set_xlabel(f"error, RMSE {mean:.3f}", fontsize=8)
+        axes[0, 0].set_title("true", fontsize=8)
+        figures.append(figure)
+    return _animated(figures, seconds_per_step)
+
+
+def _animated(figures: Sequence[Figure], seconds_per_step: float) -> bytes:
+    """Figures, one per step, as a GIF."""
+    require("matplotlib", "plots", "Drawing flows")
+    from PIL import Image
+
+    frames, palette = [], _palette()
+    for step, figure in enumerate(figures, 1):
+        figure.suptitle(f"step {step}", fontsize=10)
         figure.savefig(drawn := io.BytesIO(), format="png", dpi=80)
         frames.append(Image.open(drawn).convert("RGB").quantize(palette=palette, dither=Image.Dither.NONE))
     buffer = io.BytesIO()

@@ -21,7 +21,7 @@ from pscnn.densities import degree, likelihoods, summary, typed_layers
 from pscnn.groups import O3, SO3, Group
 from pscnn.models import roll_out
 from pscnn.report._degree import agreement_figure, degree_figure
-from pscnn.report._forecast import forecast_animation, forecast_figure
+from pscnn.report._forecast import comparison_animation, forecast_animation, forecast_figure
 from pscnn.report._panels import confusion_panel, curve_panels, density_panels, html_of, line_panel
 from pscnn.report._rows import score_labels
 from pscnn.report._spheres import sphere_panels
@@ -59,12 +59,17 @@ def html_report(
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
         files("pscnn.report").joinpath("page.html").read_text(encoding="utf-8")
     )
+    shown = [_shown(run, labels, data_dir) for run in runs]
+    methods = [training.read_task(run).settings.method for run in runs]
+    names = methods if len({*methods}) == len(runs) else [run.name for run in runs]
+    frames = {name: one["frames"] for name, one in zip(names, shown, strict=True) if one["frames"]}
     page = template.render(
         plotly=Markup(get_plotlyjs()),
         answer=answer,
         heads=("run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"),
         steps=_errors_by_step(runs, labels),
-        runs=[_shown(run, labels, data_dir) for run in runs],
+        runs=shown,
+        comparisons=_comparisons(frames),
     )
     try:
         write_whole(path, page)
@@ -144,6 +149,7 @@ def _shown(folder: Path, labels: Mapping[str, str], data_dir: str | Path | None)
         "curves": html_of(curve_panels(training.history(folder))),
         "confusion": None if confusion is None else html_of([confusion_panel(confusion, task.class_names)])[0],
         "forecast": _pictures(*forecast) if forecast else None,
+        "frames": forecast,
         "settings": yaml.safe_dump(settings.to_dict(), sort_keys=False),
     }
 
@@ -158,11 +164,26 @@ def _errors_by_step(runs: Sequence[Path], labels: Mapping[str, str]) -> list[Any
     return html_of(figures)
 
 
+def _comparisons(forecasts: Mapping[str, list[Tensor]]) -> list[str]:
+    """An animation for all runs, several at least, that forecast the same flow; forecasts come with the truth."""
+    groups: list[tuple[Tensor, dict[str, Tensor]]] = []
+    for name, (predicted, true) in forecasts.items():
+        same = next((group for truth, group in groups if torch.equal(truth, true)), None)
+        if same is None:
+            groups.append((true, same := {}))
+        same[name] = predicted
+    return [_source("gif", comparison_animation(group, true)) for true, group in groups if len(group) > 1]
+
+
 def _pictures(predicted: Tensor, true: Tensor) -> list[str]:
     buffer = io.BytesIO()
     forecast_figure(predicted, true).savefig(buffer, format="png", dpi=110)
-    pictures = (("png", buffer.getvalue()), ("gif", forecast_animation(predicted, true)))
-    return [f"data:image/{kind};base64,{base64.b64encode(content).decode()}" for kind, content in pictures]
+    return [_source("png", buffer.getvalue()), _source("gif", forecast_animation(predicted, true))]
+
+
+def _source(kind: str, content: bytes) -> str:
+    """A picture within the page."""
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def svg(figure: Any) -> Any:

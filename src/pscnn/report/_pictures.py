@@ -6,15 +6,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from pscnn import training
 from pscnn._extras import require
+from pscnn.data import read_arrays
 from pscnn.densities import likelihoods
 from pscnn.experiments import Sheet
+from pscnn.likelihood import Likelihood
 from pscnn.report._degree import degree_figure
 from pscnn.report._density import seeds_figure
 from pscnn.report._html import examples_of
 from pscnn.report._results import (
     ablation_figure,
+    asymmetry_figure,
     confusion_figure,
     counts_figure,
     kl_figure,
@@ -35,6 +41,7 @@ PICTURES = {
     "fractions": "result.json",
     "counts": "result.json",
     "trade-off": "result.json",
+    "asymmetry": "densities.npz",
 }
 """The file that every run must have for a picture."""
 
@@ -54,6 +61,8 @@ def _draw(sheet: Sheet, folders: dict[tuple[str, str], list[Path]], data_dir: st
             return {row: confusion_figure(table, names[row]) for row, table in counts.items() if table is not None}
         case "fractions":
             return _fractions(sheet, folders)
+        case "asymmetry":
+            return _asymmetry(sheet, folders)
         case "counts":
             found: dict[str, dict[int, list[float]]] = {}
             for (row, column), done in folders.items():
@@ -90,6 +99,34 @@ def _tradeoffs(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> dict
             pairs = [(r.get("equivariance_error"), r["test_accuracy"]) for r in results if not training.diverged(r)]
             found[row] = [(error, score) for error, score in pairs if error is not None]
     return {row: pairs for row, pairs in found.items() if pairs}
+
+
+def _asymmetry(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> Figures:
+    """Errors and densities over the strength of each kind of asymmetry; what has none belongs to all kinds."""
+    settings: dict[tuple[str, str], Any] = {place: sheet.cells[place][0] for place in folders}
+    kinds = list(dict.fromkeys(one.asymmetry for one in settings.values()))
+    errors: dict[str, dict[str, dict[float, list[float]]]] = {}
+    departures: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for (row, column), done in folders.items():
+        one = settings[row, column]
+        for kind in [one.asymmetry] if one.asymmetry_strength else kinds:
+            errors.setdefault(row, {}).setdefault(kind, {})[one.asymmetry_strength] = _results(sheet, row, column, done)
+            if one.uses("bandlimit"):
+                found = [_departure(folder, one) for folder in done]
+                departures.setdefault(row, {}).setdefault(kind, {})[one.asymmetry_strength] = found
+    return {sheet.title: asymmetry_figure(errors, departures)}
+
+
+@torch.no_grad()
+def _departure(folder: Path, settings: Any) -> float:
+    """How far the density of a run that is farthest from uniform is from it: ½ ∫ |λ − 1|."""
+    found = []
+    for values in read_arrays(folder / "densities.npz").values():
+        likelihood = Likelihood(settings.parsed_group, settings.bandlimit)
+        likelihood.coefficients.copy_(torch.as_tensor(values))
+        nodes, weights = likelihood.grid()
+        found.append(0.5 * float((weights * np.abs(likelihood.density(nodes).numpy() - 1)).sum()))
+    return max(found)
 
 
 def _results(sheet: Sheet, row: str, column: str, folders: list[Path]) -> list[float]:

@@ -160,3 +160,44 @@ def ablation_figure(results: Mapping[str, Mapping[float, Sequence[float]]], exam
     axis.legend(fontsize=7, frameon=False)
     label(axis, "training examples" if examples else "share of the training data", "test accuracy")
     return figure
+
+
+def asymmetry_figure(
+    errors: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
+    departures: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
+) -> Figure:
+    """Errors over the strength of asymmetries, and below how far learnt densities depart from uniform ones.
+
+    Lines are means over the seeds, points are seeds.
+
+    Args:
+        errors: For each method's label, kind of asymmetry and strength, the errors of its seeds.
+        departures: The same of the densities: 0 for uniform ones, at most 1.
+    """
+    kinds = list(dict.fromkeys(kind for found in errors.values() for kind in found))
+    figure, grid = panels("Drawing curves", 2.3 * len(kinds) + 0.6, 4.2, 2, len(kinds), sharey="row")
+    looks = dict(zip(errors, zip(COLOURS * 9, MARKERS * 9, strict=True), strict=False))
+    for column, kind in zip(grid.T, kinds, strict=True):
+        strengths = sorted({strength for found in errors.values() for strength in found.get(kind, {})})
+        places = {strength: k for k, strength in enumerate(strengths)}
+        for axis, shown in zip(column, (errors, departures), strict=True):
+            for name, found in shown.items():
+                colour, marker = looks[name]
+                known = [strength for strength in strengths if found.get(kind, {}).get(strength)]
+                if not known:
+                    continue
+                means = [np.mean(found[kind][strength]) for strength in known]
+                axis.plot([places[strength] for strength in known], means, color=colour, lw=1.2)
+                points = [(places[strength], value) for strength in known for value in found[kind][strength]]
+                axis.plot(*zip(*points, strict=True), marker, color=colour, ms=3.5, alpha=0.7, mew=0)
+                axis.plot([], [], marker=marker, color=colour, lw=1.2, ms=3.5, mew=0, label=name)
+            axis.set_xticks(range(len(strengths)), [f"{100 * strength:g}" for strength in strengths])
+            label(axis)
+        column[0].set_title(kind, fontsize=9)
+        label(column[1], "strength (%)")
+    for axis in grid[:, 0]:  # which all panels of a row share, when all is drawn
+        axis.set_ylim(bottom=0)
+    label(grid[0, 0], "", "relative error")
+    label(grid[1, 0], "strength (%)", "density: largest departure\nof a layer from uniform")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), ncols=4, **ABOVE)
+    return figure

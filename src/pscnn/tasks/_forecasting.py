@@ -26,15 +26,17 @@ class Forecasting(Learner):
         return (self.forecast(x, y.shape[1]) - y).square().mean((0, 2, 3, 4)).sum()
 
     def measure(self, x: Tensor, y: Tensor, split: str) -> dict[str, Tensor]:
-        """The mean square error; of tests, that of every window and step is kept, too."""
+        """The mean square error; of tests, that of every window and step is kept, too, with the mean square speed."""
         errors = (self.forecast(x, y.shape[1]).float() - y).square().mean((2, 3, 4))
         if split in self.tested:
-            self.tested[split].append(errors)
+            self.tested[split].append(torch.stack([errors, y.square().mean((2, 3, 4))]))
         return {"mse": errors.mean()}
 
     def results(self, metrics: Mapping[str, float]) -> dict[str, Any]:
-        """The root mean square errors, over all steps and of each."""
+        """The root mean square errors, over all steps and of each, and relative to the flows themselves."""
         out: dict[str, Any] = {f"{split}_rmse": math.sqrt(metrics[f"{split}/mse"]) for split in self.task.tests}
         for split, batches in self.tested.items():
-            out[f"{split}_rmse_by_step"] = [round(v, 4) for v in torch.cat(batches).mean(0).sqrt().tolist()]
+            errors, speeds = torch.cat(batches, 1)
+            out[f"{split}_rmse_by_step"] = [round(v, 4) for v in errors.mean(0).sqrt().tolist()]
+            out[f"{split}_relative"] = (errors.mean() / speeds.mean()).sqrt().item()
         return out

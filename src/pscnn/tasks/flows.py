@@ -1,5 +1,6 @@
 """Forecasts of flows (paper, Table 3): simulated smoke and measured jets."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ class FlowSettings(TrainerSettings):
         super().check()
         if self.kernel % 2 == 0:
             raise ConfigError(f"kernel must be odd, got {self.kernel}")
-        free = (*MEASURE_METHODS, *WRAPPERS)
+        free = (*MEASURE_METHODS, "rpp", "rsteer", *WRAPPERS)
         if self.method not in free and self.group != "C(4)":
             others = ", ".join(name for name in FLOW_METHODS if name in free)
             raise ConfigError(
@@ -60,9 +61,7 @@ class FlowTask(Task):
     """A network continues a flow from its own frames."""
 
     settings: Any
-    source: ClassVar[Any]
-    """The module of the data."""
-    grid: ClassVar[tuple[int, int]]
+    grid: tuple[int, int]
     """Height and width of the fields."""
     evaluation_batch = 50
     adamw = False
@@ -103,7 +102,7 @@ class FlowTask(Task):
 
     def load(self, folder: str | Path | None) -> Mapping[str, Windows]:
         """Data in which every window has frames enough after it, and training does not reach those of the test."""
-        data: dict[str, Windows] = self.source.load(folder)
+        data = self.windows(folder)
         steps = self.settings.train_steps
         if steps > data["future"].starts[0] - data["train"].starts[-1]:
             raise ConfigError(
@@ -114,6 +113,10 @@ class FlowTask(Task):
             if steps > most:
                 raise ConfigError(f"{name} windows are followed by only {most} frames; cannot forecast {steps}")
         return data
+
+    @abstractmethod
+    def windows(self, folder: str | Path | None) -> dict[str, Windows]:
+        """The splits of the data in a folder."""
 
     def _steps(self, split: str) -> int:
         return self.settings.test_steps if split in self.tests else self.settings.train_steps
@@ -133,13 +136,41 @@ class SmokeSettings(FlowSettings):
     task: ClassVar[str] = "smoke"
     removed: ClassVar[Mapping[str, Any]] = {**_REMOVED, "size": smoke.SIZE}
 
+    asymmetry: str = setting(
+        "published",
+        "What tells the four sides apart: as published, one that pushes harder, gravity, or a box that is not square.",
+        choices=smoke.ASYMMETRIES,
+    )
+    asymmetry_strength: float = setting(0.0, "Strength of an asymmetry other than the published one.", least=0, most=10)
+
+    def check(self) -> None:
+        """An asymmetry that can be simulated."""
+        super().check()
+        if self.asymmetry_strength and self.asymmetry == "published":
+            raise ConfigError(
+                f"asymmetry_strength has no effect with the published asymmetry: use {', '.join(_OTHERS)}"
+            )
+        if self.asymmetry_strength > 2 and self.asymmetry == "box":
+            raise ConfigError(
+                f"asymmetry_strength must be at most 2 for a box, which would be too low, got {self.asymmetry_strength:g}"
+            )
+
+
+_OTHERS = smoke.ASYMMETRIES[1:]
+
 
 class Smoke(FlowTask):
     """Forecasts of simulated smoke in a closed box."""
 
     settings_type = SmokeSettings
-    source: ClassVar[Any] = smoke
-    grid = (smoke.SIZE, smoke.SIZE)
+    settings: SmokeSettings
+
+    def __init__(self, settings: SmokeSettings) -> None:
+        self.grid = smoke.grid(settings.asymmetry, settings.asymmetry_strength)
+        super().__init__(settings)
+
+    def windows(self, folder: str | Path | None) -> dict[str, Windows]:
+        return smoke.load(folder, self.settings.asymmetry, self.settings.asymmetry_strength)
 
 
 @dataclass(frozen=True)
@@ -162,5 +193,7 @@ class JetFlow(FlowTask):
     """Forecasts of measured jets of air."""
 
     settings_type = JetFlowSettings
-    source: ClassVar[Any] = jetflow
     grid = jetflow.SIZE
+
+    def windows(self, folder: str | Path | None) -> dict[str, Windows]:
+        return jetflow.load(folder)

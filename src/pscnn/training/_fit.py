@@ -221,6 +221,7 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
         **_step_time(epochs),
         "device": where,
+        "data": data.digest,
     }
     if len(epochs) < settings.epochs:
         return result

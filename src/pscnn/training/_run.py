@@ -225,15 +225,18 @@ HERE = Path(__file__).parents[1]
 
 
 def _revision() -> str | None:
-    """Of the repository that the package lies in, if it lies in one, with a + if its files have been changed since."""
+    """Of the repository that the package lies in, with a + if its files have been changed since.
+
+    Where there is none, as in a copy of the files on another machine, what PSCNN_REVISION says.
+    """
     try:
         head, changes = (
             subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True, check=False).stdout.strip()
             for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", "."))
         )
     except OSError:
-        return None
-    return head + "+" * bool(changes) if head else None
+        head, changes = "", ""
+    return head + "+" * bool(changes) if head else os.environ.get("PSCNN_REVISION")
 
 
 @cache
