@@ -217,7 +217,7 @@ def test_a_stopped_run_is_continued_as_if_nothing_had_happened(tmp_path: Path) -
         ({"method": "e2cnn", "group": "SO(2)"}, "group must be C\\(4\\) for e2cnn"),
         (
             {"asymmetry_strength": 0.5},
-            "asymmetry_strength has no effect with the published asymmetry: use push, gravity, box",
+            "no effect with the published asymmetry: use push, gravity, box",
         ),
         ({"asymmetry": "wind"}, "asymmetry must be one of published, push, gravity, box, got 'wind'"),
         ({"asymmetry": "box", "asymmetry_strength": 3.0}, "asymmetry_strength must be at most 2 for a box"),

@@ -152,7 +152,7 @@ class SmokeSettings(FlowSettings):
             )
         if self.asymmetry_strength > 2 and self.asymmetry == "box":
             raise ConfigError(
-                f"asymmetry_strength must be at most 2 for a box, which would be too low, got {self.asymmetry_strength:g}"
+                f"asymmetry_strength must be at most 2 for a box, else it is too low, got {self.asymmetry_strength:g}"
             )
 
 
