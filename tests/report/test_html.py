@@ -1,16 +1,30 @@
 from __future__ import annotations
 
+import json
 import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from helpers import TINY_DIGITS
+from PIL import Image
 from typer.testing import CliRunner
 
-from pscnn import training
+from pscnn import experiments, training
 from pscnn.cli import app
-from pscnn.report._html import html_report
+from pscnn.report._html import html_report, train_command
 from pscnn.tasks.double_digits import DoubleDigitSettings
+
+TINY_DIGITS_SETTINGS: dict[str, Any] = {name: value for name, value in TINY_DIGITS.items() if name != "task"}
+
+
+def data_of(page: Path) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
 
 
 def finished(root: Path, **settings: object) -> Path:
@@ -29,17 +43,54 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", *map(str, runs), "--out", str(tmp_path / "r.html")])
     assert done.exit_code == 0, done.output
-    text = (tmp_path / "r.html").read_text()
+    file = tmp_path / "r.html"
+    assert file.stat().st_size < 3e6
+    page = file.read_text()
     for number, run in enumerate(runs, 1):
-        assert f'<h2 id="run-{number}">{run.name}</h2>' in text
-    page = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    assert page.count('class="figures densities"') == 2
-    assert page.count("<svg") == 2
-    assert page.count('class="figures confusion"') == 3
+        assert f'id="run-{number}"' in page
+        assert f"<b>{run.name}</b>" in page
+    content = data_of(file)
+    assert [network["run"] for network in content["networks"]] == [0, 1]
+    assert content["networks"][0]["elements"] is None
+    assert content["networks"][1]["elements"]["group"] == "quarter turns (C4)"
+    assert len(content["try"]["networks"]) == 3
+    assert all(run["confusion"]["names"] == ["00", "01", "10", "11"] for run in content["runs"])
     assert "method: cnn" in page
     assert "on other digits" not in page  # which these runs have not seen
     for attribute in re.findall(r'(?:src|href)="([^"]+)"', page):
         assert attribute.startswith(("#", "data:")), attribute  # nothing comes from a network
+    assert "http" not in re.sub(r"http://www.w3.org/2000/svg", "", page)
+
+
+def test_names_of_classes_are_no_html(tmp_path: Path) -> None:
+    for name in ("<img src=x onerror=alert(1)>", "</script><b>"):
+        (tmp_path / "data" / name.replace("/", "_")).mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for folder in (tmp_path / "data").iterdir():
+        for k in range(12):
+            Image.fromarray(rng.integers(0, 255, (28, 28), dtype=np.uint8)).save(folder / f"{k}.png")
+    file = experiments.prepared_file(
+        tmp_path / "data", tmp_path, size=28, seed=0, regression=None, on_read=lambda *_: None
+    )
+    values = {"task": "own", "data": str(file), "width": 0.1, "epochs": 1, "batch_size": 4}
+    folder = training.start(training.make_settings(values), tmp_path / "runs")
+    training.train(folder, accelerator="cpu", progress=False)
+    page = html_report([folder])
+    assert "<img src=x" not in page.read_text()
+    assert data_of(page)["try"]["classes"] == ["<_script><b>", "<img src=x onerror=alert(1)>"]
+    assert "--about" not in page.read_text()
+
+
+def test_the_command_makes_the_same_settings(tmp_path: Path) -> None:
+    settings = DoubleDigitSettings(**{**TINY_DIGITS_SETTINGS, "balanced": True, "invariant": False, "lr": 2e-3})
+    task = training.task_of(settings)
+    words = shlex.split(train_command(task))
+    assert words[:3] == ["pscnn", "train", "ddmnist"]
+    assert {"--balanced", "--no-invariant", "--train-per-class"} <= set(words)
+    done = CliRunner().invoke(app, [*words[1:], "--runs", str(tmp_path), "--epochs", "1", "--no-progress"])
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.rglob("config.yaml")
+    assert training.read_task(path.parent).settings == replace(settings, epochs=1)
 
 
 def test_reports_are_not_replaced(runs: list[Path]) -> None:
@@ -61,15 +112,17 @@ def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path
     assert "cannot write" in done.output
 
 
-def test_reports_of_volumes_have_spheres(tmp_path: Path) -> None:
+def test_reports_of_volumes_have_globes(tmp_path: Path) -> None:
     settings = {"task": "shapes3d", "epochs": 1, "batch_size": 4, "group": "SO(3)", "lr": 0.05}
     counts = {"train_count": 6, "validation_count": 4, "test_count": 4}
     folder = training.start(training.make_settings({**settings, **counts}), tmp_path)
     training.train(folder, accelerator="cpu", progress=False)
-    page = re.sub(r"<script>.*?</script>", "", html_report([folder]).read_text(), flags=re.DOTALL)
-    assert page.count('class="figures spheres"') == 3
-    assert page.count("<svg") == 1
-    assert "shapes3d, chiral" in page
+    page = html_report([folder])
+    content = data_of(page)
+    assert len(content["networks"][0]["layers"]) == 3
+    assert all(layer["globe"]["shape"][0] == 1 for layer in content["networks"][0]["layers"])
+    assert content["try"]["examples"][0]["side"] == 16
+    assert "shapes3d, chiral" in page.read_text()
     shown = CliRunner().invoke(app, ["inspect", str(folder)])
     assert shown.exit_code == 0, shown.output
     assert "groups of the plane" not in shown.output

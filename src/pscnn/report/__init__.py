@@ -10,7 +10,7 @@ from pscnn.report._degree import agreement, agreement_figure, degree_figure, pla
 from pscnn.report._density import density_chart, density_curves, density_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._results import ablation_figure, confusion_figure, training_figure
-from pscnn.report._spheres import sphere_figure, sphere_panels
+from pscnn.report._spheres import sphere_figure
 
 if TYPE_CHECKING:
     from pscnn.report._discover import (
@@ -53,7 +53,6 @@ __all__ = [
     "run_rows",
     "sheet_rows",
     "sphere_figure",
-    "sphere_panels",
     "summary",
     "training_figure",
     "write_discovery",
