@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup test lint format quickstart docs clean
+.PHONY: setup test lint format quickstart docs wheel licences audit clean
 
 setup: $(VENV)/.ready
 
@@ -37,5 +37,18 @@ $(VENV)/.docs: $(VENV)/.ready
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
 
+# The wheel in an empty environment; VERSIONS=oldest for the oldest ones allowed.
+wheel:
+	PYTHON=$(PYTHON) .ci/wheel $(VERSIONS)
+
+licences: setup
+	$(BIN)/python .ci/licences.py
+
+# Known vulnerabilities of the pinned versions, in an environment of its own; asks a service on the network.
+audit:
+	$(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet pip-audit
+	$(VENV)-audit/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage build dist site
+	rm -rf $(VENV) $(VENV)-audit .pytest_cache .mypy_cache .ruff_cache .coverage build dist site

@@ -55,6 +55,18 @@ def test_the_checks_of_the_troubleshooting_page_run(tmp_path: Path) -> None:
     assert "LayerError(" in run_page("troubleshooting.md", tmp_path)
 
 
+def test_the_pages_on_converted_and_ready_networks_run(tmp_path: Path) -> None:
+    printed = run_page("convert.md", tmp_path)
+    assert "Responses: " in printed
+    difference = next(line for line in printed.splitlines() if line.startswith("tensor("))
+    assert float(difference.removeprefix("tensor(").split(",")[0]) < 1e-5  # the same function
+    run_page("networks.md", tmp_path, ("224, 224", "64, 64"))
+
+
+def test_the_networks_of_the_page_on_relaxations_are_built(tmp_path: Path) -> None:
+    assert run_page("relaxations.md", tmp_path) == ""
+
+
 def test_readme_links_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
         assert (README.parent / target).exists(), target
@@ -62,7 +74,7 @@ def test_readme_links_exist() -> None:
 
 @pytest.mark.parametrize(
     ("page", "tables"),
-    [("double-digits.md", 2), ("reproduce.md", 3), ("flows.md", 2), ("reading-densities.md", 1), ("vectors.md", 1)],
+    [("double-digits.md", 3), ("reproduce.md", 3), ("flows.md", 2), ("reading-densities.md", 1), ("vectors.md", 1)],
 )
 def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, tables: int, tmp_path: Path) -> None:
     text = (README.parent / "docs" / page).read_text()

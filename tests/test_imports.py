@@ -34,6 +34,19 @@ def test_every_public_name_can_be_had_and_is_listed() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_importing_uses_no_network() -> None:
+    program = (
+        "import socket\n"
+        "def refuse(*args, **kwargs): raise AssertionError(f'the network was used: {args}')\n"
+        "socket.socket.connect = socket.getaddrinfo = socket.create_connection = refuse\n"
+        "import pscnn, importlib\n"
+        "for room in ('nn', 'models', 'data', 'training', 'tasks', 'experiments', 'report', 'cli'):\n"
+        "    importlib.import_module(f'pscnn.{room}')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(AttributeError, match="module 'pscnn' has no attribute 'symmetry'"):
         _ = pscnn.symmetry

@@ -8,11 +8,14 @@ if TYPE_CHECKING:
     from pscnn._extras import MissingExtraError, PscnnError
     from pscnn.densities import (
         LayerError,
+        Measurement,
         Regularization,
         align,
+        degree,
         equivariance_error,
         layer_errors,
         likelihoods,
+        measure,
         regularization,
         summary,
     )
@@ -25,15 +28,18 @@ __all__ = [
     "FieldType",
     "LayerError",
     "Likelihood",
+    "Measurement",
     "MissingExtraError",
     "PscnnError",
     "Regularization",
     "align",
+    "degree",
     "densities",
     "equivariance_error",
     "groups",
     "layer_errors",
     "likelihoods",
+    "measure",
     "nn",
     "regularization",
     "summary",
@@ -41,7 +47,7 @@ __all__ = [
 ]
 _HOMES = {"FieldType": "nn", "Likelihood": "likelihood", "MissingExtraError": "_extras", "PscnnError": "_extras"}
 _ROOMS = (
-    *("groups", "kernels", "likelihood", "nn", "densities", "models", "testing"),
+    *("groups", "kernels", "measures", "likelihood", "nn", "densities", "models", "testing"),
     *("data", "training", "experiments", "report"),
 )
 

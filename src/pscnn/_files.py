@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, and errors of the system in words."""
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -22,6 +23,14 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain_file(path: Path) -> Path:
+    """The path, unless something else than a file is there: reading a pipe or a device could wait for ever."""
+    if path.exists() and not path.is_file():
+        kind = (errno.EISDIR, "Is a directory") if path.is_dir() else (errno.EINVAL, "Not a plain file")
+        raise OSError(*kind, str(path))
+    return path
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -1,4 +1,20 @@
-"""Numbers in words."""
+"""Numbers in words, and values in a few of them."""
+
+import reprlib
+from typing import Any
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 80, 80
+
+
+def short(value: Any) -> str:
+    """A value as Python writes it, cut where it is long: a message is one sentence, whatever a file holds.
+
+    Example:
+        >>> short({"a": list(range(1000))})
+        "{'a': [0, 1, 2, 3, 4, 5, ...]}"
+    """
+    return _SHORT.repr(value)
 
 
 def duration(seconds: float) -> str:

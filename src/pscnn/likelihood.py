@@ -13,16 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
+from pscnn._memory import afford
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import FunctionSpace, Group, Irrep, block_diagonal, pick_basis
+from pscnn.measures import Measure
 
 ALIGNMENT_SAMPLES = 100
 """Extra points near the identity for the alignment error of continuous groups (paper, Appendix E.3)."""
 
 
-class Likelihood(ConstantsModule):
+class Likelihood(Measure):
     """A learnable density λ on a compact group H with respect to its normalised Haar measure.
 
     Pass one object to several layers to let them share a density.
@@ -71,25 +72,14 @@ class Likelihood(ConstantsModule):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        if not isinstance(group, Group):
-            raise TypeError(f"Likelihood: group must be a group such as O2(), got {group!r}")
-        if isinstance(bandlimit, bool) or not isinstance(bandlimit, int) or bandlimit < 0:
-            raise ValueError(f"Likelihood: bandlimit must be a whole number of 0 or more, got {bandlimit!r}")
-        if not 0 <= lowest <= bandlimit:
-            raise ValueError(f"Likelihood: lowest must lie between 0 and the bandlimit {bandlimit}, got {lowest}")
+        super().__init__(group, bandlimit, lowest)
         if alignment not in ("soft", "construction"):
             raise ValueError(f"Likelihood: alignment must be 'soft' or 'construction', got {alignment!r}")
         if alignment == "construction" and (initial is not None or keep is not None):
             raise ValueError("Likelihood: alignment='construction' cannot be combined with initial or keep")
-        self.group = group
-        self.bandlimit = bandlimit
         self.alignment = alignment
         self.support = None if support is None else group.as_subgroup(support)
         self.keep = None if keep is None else group.as_subgroup(keep)
-        self.irreps: tuple[Irrep, ...] = tuple(
-            psi for psi in group.irreps(bandlimit) if psi.is_trivial or psi.frequency >= lowest
-        )
         constants = _constants(group, self.irreps, self.keep, self.support, bandlimit)
         like = torch.empty(0, device=device, dtype=dtype)
         for name in ("log_weights", "logit_matrix", "moment_matrix"):
@@ -176,16 +166,6 @@ class Likelihood(ConstantsModule):
                 return (self.moment_matrix * self.masses()).sum(1)
             constants = self.logit_matrix, self.log_weights, self.moment_matrix
             return density_moments(self.logit_coefficients(), *constants)
-
-    def moment_list(self) -> list[Tensor]:
-        """Λ_i = ∫ λ(h) ψ_i(h) dh for each of ``self.irreps``, the trivial one first, each (d, d)."""
-        flat = self.flat_moments()
-        sizes = [psi.size for psi in self.irreps]
-        return [m.view(d, d) for m, d in zip(flat.split([d * d for d in sizes]), sizes, strict=True)]
-
-    def moments(self) -> dict[Irrep, Tensor]:
-        """{ψ_i: Λ_i} for all irreps within the band-limit."""
-        return dict(zip(self.irreps, self.moment_list(), strict=True))
 
     # -- what the losses and reports need -------------------------------------------------------------------------
 
@@ -357,6 +337,8 @@ def _constants(
 ) -> dict[str, Array]:
     base = group if support is None else support
     nodes, weights = _grid(base, bandlimit)
+    size = len(nodes) * sum(psi.size**2 for psi in irreps)
+    afford(size, f"a density on {group.name} with band-limit {bandlimit}", "use a lower bandlimit")
     near = base.near_identity(ALIGNMENT_SAMPLES, seed=0)
     elements = np.concatenate([nodes, near, group.identity[None]])
     moments = np.concatenate([psi.matrices(nodes).reshape(len(nodes), -1).T for psi in irreps])

@@ -121,7 +121,7 @@ def steerable(layer: torch.nn.Module) -> nn.SteerableMap:
 def learnt(layer: torch.nn.Module) -> torch.Tensor:
     """What a layer's density learns."""
     likelihood = steerable(layer).likelihood
-    assert likelihood is not None
+    assert isinstance(likelihood, Likelihood)
     return likelihood.coefficients
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -246,3 +247,197 @@ def test_grey_arrays_with_a_channel_are_images(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", image[..., None])
     one, two = (own.read_example(tmp_path / name, about) for name in ("a.npy", "b.npy"))
     assert torch.equal(one, two)
+
+
+def labelled(count: int = 12) -> np.ndarray:
+    return np.arange(count) % 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((12, 3, 28, 28), "may be images with channels or thin volumes"),
+        ((12, 1, 28, 28), "may be images with channels or thin volumes"),
+        ((12, 28, 28, 2), "may be images with channels or thin volumes"),
+        ((12, 1, 9, 9, 9), "must have shape"),
+    ],
+)
+def test_arrays_with_two_readings_are_refused(shape: tuple[int, ...], message: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=RNG.integers(0, 255, shape, dtype=np.uint8), labels=labelled())
+    with pytest.raises(DataError, match=message):
+        prepare(tmp_path / "a.npz")
+    np.save(tmp_path / "one.npy", np.zeros(shape[1:], np.uint8))
+    with pytest.raises(DataError, match=r"thin volumes|one more for channels"):
+        own.read_example(tmp_path / "one.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+
+
+def test_an_axis_of_channels_says_what_is_a_volume(tmp_path: Path) -> None:
+    for shape, dimension, channels in (((12, 28, 28, 3), 2, 3), ((12, 3, 28, 28, 1), 3, 1), ((12, 9, 9, 9), 3, 1)):
+        np.savez(tmp_path / "a.npz", images=RNG.integers(0, 255, shape, dtype=np.uint8), labels=labelled())
+        about, _ = prepare(tmp_path / "a.npz")
+        assert (about.dimension, about.channels) == (dimension, channels)
+
+
+@pytest.mark.parametrize("labels", [labelled().astype(float), np.eye(2)[labelled()], np.eye(2, dtype=int)[labelled()]])
+def test_numbers_that_may_name_classes_are_asked_about(labels: np.ndarray, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, images=RNG.random((12, 28, 28)), labels=labels)
+    with pytest.raises(DataError, match=r"\(--no-regression\).* amounts \(--regression\)\?"):
+        prepare(path)
+    about, splits = prepare(path, regression=False)
+    assert (about.regression, about.names) == (False, ("0", "1"))
+    assert sorted(torch.cat([split.labels for split in splits.values()]).tolist()) == 6 * [0] + 6 * [1]
+    assert prepare(path, regression=True)[0].regression
+
+
+def test_columns_of_such_numbers_are_asked_about_too(tmp_path: Path) -> None:
+    lines = "".join(f"images/{k}.png,{k % 2}\n" for k in range(12))
+    path = table(tmp_path, f"path,kind\n{lines}")
+    with pytest.raises(DataError, match=r"the numbers 0 to 1. Are they classes \(--no-regression\)"):
+        prepare(path)
+    assert not prepare(path, regression=False)[0].regression
+    assert prepare(path, regression=True)[0].regression
+
+
+def test_a_table_without_heading_keeps_its_first_row(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has no heading: its first line names a file"):
+        prepare(table(tmp_path, "".join(f"images/{k}.png,{'ab'[k % 2]}\n" for k in range(12))))
+    with pytest.raises(DataError, match="more columns than its heading"):
+        prepare(table(tmp_path, "path,label\nimages/0.png,a,b\n"))
+
+
+def test_no_class_vanishes(folder: Path) -> None:
+    save(folder / "eel" / "young" / "0.png", grey())
+    with pytest.raises(DataError, match=r"eel/young is a folder within a class"):
+        prepare(folder)
+    (folder / "eel").rename(folder / "train")
+    with pytest.raises(DataError, match=r"has train beside other folders, .*cat; .*dog: are those classes or not"):
+        prepare(folder)
+    with pytest.raises(DataError, match="is a folder of classes"):
+        prepare(folder, regression=True)
+
+
+def test_images_beside_the_classes_are_counted(folder: Path) -> None:
+    save(folder / "stray.png", grey())
+    assert prepare(folder)[0].notes == ("1 files beside the folders of classes were left out.",)
+
+
+def test_values_of_another_kind_than_in_training_are_refused(tmp_path: Path) -> None:
+    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    for array in (np.full((28, 28), 200.0), np.full((28, 28), 200), np.full((28, 28), -3.0)):
+        np.save(tmp_path / "a.npy", array)
+        with pytest.raises(DataError, match=r"has values from .* but the network was trained on 0 to 1"):
+            own.read_example(tmp_path / "a.npy", about)
+    for array in (np.full((28, 28), 1j), np.array(["a"] * 784).reshape(28, 28)):
+        np.save(tmp_path / "a.npy", array)
+        with pytest.raises(DataError, match="must hold real numbers"):
+            own.read_example(tmp_path / "a.npy", about)
+    np.save(tmp_path / "a.npy", np.full((28, 28), 3e38))
+    with pytest.raises(DataError, match="larger than 1e"):
+        own.read_example(tmp_path / "a.npy", about)
+
+
+def test_whole_numbers_of_many_bits_are_numbers(tmp_path: Path) -> None:
+    images = RNG.integers(0, 200, (12, 28, 28))
+    np.savez(tmp_path / "a.npz", images=images, labels=labelled())
+    about, _ = prepare(tmp_path / "a.npz")
+    assert 0 <= about.low < about.high <= 199
+    np.save(tmp_path / "one.npy", images[0])
+    found = own.read_example(tmp_path / "one.npy", about)[0]
+    wanted = 2 * (images[0] - about.low) / (about.high - about.low) - 1
+    torch.testing.assert_close(found, torch.from_numpy(wanted).float())
+
+
+def test_grey_transparency_is_laid_on_white_too(tmp_path: Path) -> None:
+    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    clear = np.zeros((28, 28, 2), np.uint8)
+    clear[:14, :, 1] = 255  # black above, nothing below
+    wanted = torch.ones(1, 28, 28)
+    wanted[:, :14] = -1
+    torch.testing.assert_close(own.read_example(save(tmp_path / "la.png", clear), about), wanted)
+
+
+def test_photographs_are_turned_as_the_camera_says(tmp_path: Path) -> None:
+    image = Image.fromarray(np.repeat(np.arange(28, dtype=np.uint8)[:, None] * 9, 28, 1))  # brighter below
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    image.save(tmp_path / "turned.png", exif=exif)
+    found = own.read_example(tmp_path / "turned.png", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))[0]
+    assert found[0].mean() > found[-1].mean()
+
+
+def test_pipes_among_the_images_are_not_waited_for(folder: Path) -> None:
+    (folder / "cat" / "3.png").unlink()
+    os.mkfifo(folder / "cat" / "3.png")
+    os.mkfifo(folder / "cat" / "x.npy")
+    with pytest.raises(DataError, match=r"2 of 21 files cannot be used: .*Not a plain file"):
+        prepare(folder)
+
+
+def test_examples_are_shown_as_they_were_read(tmp_path: Path) -> None:
+    images = RNG.integers(0, 255, (12, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", images=images, labels=labelled())
+    prepare(tmp_path / "a.npz")
+    own.write_contact_sheet(tmp_path / "prepared.npz", tmp_path / "sheet.png")
+    sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
+    assert sheet.shape == (3 * 30, 4 * 30, 3)
+    assert np.abs(sheet[:28, :28, 0].astype(int) - images[0]).max() <= 1
+    assert np.abs(sheet[60:88, 90:118, 1].astype(int) - images[11]).max() <= 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pixels": np.zeros((12, 1, 28, 27), np.float16)},
+        {"pixels": np.full((12, 1, 28, 28), np.nan, np.float16)},
+        {"targets": np.full(12, 2)},
+        {"targets": np.zeros(12, np.float32)},
+        {"split": np.zeros(12, np.uint8)},
+        {"split": np.zeros(11, np.uint8)},
+    ],
+)
+def test_a_prepared_file_holds_what_it_says(change: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=RNG.integers(0, 255, (12, 28, 28), dtype=np.uint8), labels=labelled())
+    prepare(tmp_path / "a.npz")
+    with np.load(tmp_path / "prepared.npz") as arrays:
+        kept = dict(arrays)
+    np.savez(tmp_path / "prepared.npz", **{**kept, **change})
+    with pytest.raises(DataError, match="does not hold what it says"):
+        own.load(tmp_path / "prepared.npz")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"names": ["a"]},
+        {"names": []},
+        {"channels": -1},
+        {"channels": 10**6},
+        {"size": 27},
+        {"dimension": 4},
+        {"low": "x"},
+        {"low": 2.0},
+        {"high": float("inf")},
+        {"regression": 1},
+        {"regression": True},
+        {"notes": [1]},
+    ],
+)
+def test_descriptions_of_data_are_checked(change: dict[str, Any]) -> None:
+    values = json.loads(own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0, counts=(2, 1, 1)).to_json())
+    own.About.from_json(json.dumps(values))
+    with pytest.raises(ValueError, match="not a description of prepared data"):
+        own.About.from_json(json.dumps({**values, **change}))
+
+
+def test_a_fourth_channel_is_opacity(tmp_path: Path) -> None:
+    for images in (np.full((12, 28, 28, 4), 7), np.full((12, 28, 28, 4), 7.0), np.full((12, 28, 28, 4), -1, np.int8)):
+        np.savez(tmp_path / "a.npz", images=images, labels=labelled())
+        with pytest.raises(DataError, match="the last of four channels is opacity"):
+            prepare(tmp_path / "a.npz")
+
+
+def test_huge_numbers_name_no_classes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=1e300 * labelled())
+    with pytest.raises(DataError, match="labels must be one whole number per example"):
+        prepare(tmp_path / "a.npz", regression=False)

@@ -24,7 +24,7 @@ def test_align_moves_the_peak_and_nothing_else(group: Group) -> None:
     layer = _layer(random_likelihood(group, scale=0.7 if group.dimension == 2 else 0.25))
     layer.double()
     lam = layer.likelihood
-    assert lam is not None
+    assert isinstance(lam, Likelihood)
     elements = group.sample(50, seed=3)
     kernel, old = layer.kernel(), lam.density(elements)
     (peak,) = pscnn.align(layer).values()
@@ -62,7 +62,7 @@ def test_what_a_density_must_keep_it_keeps(options: dict[str, Any]) -> None:
 
     layer = _layer(Likelihood(O2(), 2, initial=logits, **options)).double()
     kernel, lam = layer.kernel(), layer.likelihood
-    assert lam is not None
+    assert isinstance(lam, Likelihood)
     (peak,) = pscnn.align(layer).values()
     assert not np.allclose(peak, np.eye(2))
     assert torch.allclose(layer.kernel(), kernel, atol=1e-10)

@@ -45,7 +45,7 @@ FIGURES = [name for name in SHEETS if name.startswith("figure-")]
 
 
 OTHERS = ["ablation", "ablation-methods", "jetflow", "data-ablation", "vectors", "vectors-3d", "symmetry", *FIGURES]
-OTHERS += ["fair", "recipe-search", "data-efficiency"]
+OTHERS += ["fair", "recipe-search", "data-efficiency", "relaxations", "relaxations-search"]
 
 
 @pytest.mark.parametrize("name", [n for n in SHEETS if n not in OTHERS])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +11,7 @@ from helpers import irrep_type, noise
 from torch import Tensor
 from torch import nn as tnn
 
-from pscnn import FieldType, nn
+from pscnn import FieldType, models, nn
 from pscnn.groups import O2, O3
 
 F64 = torch.float64
@@ -55,6 +57,22 @@ def test_maps_that_are_met_symmetrically_are_not_averaged() -> None:
     layer = nn.Conv2d(fields, fields, 3, 2, 1).double()
     x = noise(fields, 9)
     torch.testing.assert_close(layer(x), F.conv2d(x, *layer.kernel_and_bias(), 2, 1))
+
+
+@pytest.mark.parametrize("size", [8, 9, 10, 11])
+@pytest.mark.parametrize("mode", ["zeros", "circular", "reflect"])
+def test_twins_and_exported_layers_give_the_same(mode: Any, size: int) -> None:
+    fields = irrep_type(H)
+    x = torch.randn(2, fields.size, size, size + 1, dtype=F64)
+    for kernel, stride, padding in ((3, 2, 1), (1, 2, 0), (4, 3, 2), (3, 4, 2)):
+        layer = nn.Conv2d(fields, fields, kernel, stride, padding, padding_mode=mode).double()
+        twin = models.twin(layer)
+        assert isinstance(twin, nn.Centred)
+        assert layer(x).shape[2:] == tnn.Conv2d(12, 1, kernel, stride, padding).double()(x).shape[2:]
+        torch.testing.assert_close(twin(x), layer(x))
+        plain = nn.export(layer)
+        assert isinstance(plain.get_submodule("convolution"), tnn.Conv2d)
+        torch.testing.assert_close(plain(x), layer(x))
 
 
 def test_compiled_for_any_size_they_still_lie_symmetrically() -> None:
@@ -112,13 +130,14 @@ def test_additional_rows_lie_on_both_sides() -> None:
             "groups=3 needs that many equal parts of whole fields",
         ),
         (lambda: nn.Conv2d(irrep_type(H), GRAY, 3, groups=0), "groups=0 needs that many equal parts"),
-        (lambda: nn.Conv2d(GRAY, GRAY, 4, padding="same"), "padding='same' needs stride 1 and an odd kernel, got 1, 4"),
+        (lambda: nn.Conv2d(GRAY, GRAY, 4, padding="same"), "padding='same' needs an odd kernel, got 4"),
         (
             lambda: nn.ConvTranspose2d(GRAY, GRAY, 2, 2, 0, 2),
             "output_padding must be less than stride or dilation, got 2",
         ),
         (lambda: nn.ConvTranspose3d(GRAY, GRAY, 2), r"ConvTranspose3d: needs a group that acts on R\^3, got O\(2\)"),
         (lambda: nn.ConvTranspose2d(GRAY, GRAY, None), "kernel_size must be a number such as 2 or 3, got None"),  # type: ignore[arg-type]
+        (lambda: nn.Centred(tnn.Conv2d(1, 1, (1, 3))), "Centred: needs the same window along all axes"),
         (lambda: nn.AvgPoolAntialiased(GRAY, 2, kernel_size=0), "kernel_size must be 1 or more, got 0"),
     ],
 )

@@ -342,6 +342,19 @@ def test_maps_have_the_models_sizes(size: int) -> None:
     torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [15, 16])
+def test_maxima_by_norm(size: int) -> None:
+    plain = tnn.Sequential(
+        tnn.Conv2d(1, 12, 3), tnn.MaxPool2d(3, 2, 1), tnn.ReLU(), tnn.AvgPool2d(2), tnn.Conv2d(12, 1, 1)
+    )
+    model = nn.convert(plain, O2(), max_pool="norm").double()
+    kinds = [type(module).__name__ for module in model.children()]
+    assert kinds == ["Conv2d", "NormMaxPool", "GatedNonlinearity", "AvgPoolAntialiased", "Conv2d"]
+    x = torch.randn(1, 1, size, size + 1, dtype=torch.float64)
+    assert model(x).shape == plain.double()(x).shape
+    torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)), rtol=1e-10, atol=1e-10)
+
+
 class Unusual(tnn.Module):
     """Much of what cannot be converted."""
 
@@ -419,7 +432,7 @@ def layers(*parts: tnn.Module) -> tnn.Module:
         (layers(tnn.BatchNorm2d(8, track_running_stats=False)), {}, "track_running_stats"),
         (layers(tnn.Flatten(2)), {}, r"flatten\(1\)"),
         (tnn.Sequential(tnn.ReLU()), {}, "give in_type"),
-        (tnn.Conv2d(1, 8, 2, padding="same"), {}, r"0 \(Conv2d\): .*padding='same' needs stride 1 and an odd kernel"),
+        (tnn.Conv2d(1, 8, 2, padding="same"), {}, r"0 \(Conv2d\): .*padding='same' needs an odd kernel"),
         (layers(tnn.MaxPool2d(2, 3, ceil_mode=True)), {}, "with ceil_mode needs windows of at least stride"),
         (layers(tnn.ConvTranspose2d(8, 8, 2, groups=2)), {}, "groups=2 of a transposed convolution"),
         (layers(tnn.InstanceNorm2d(8, track_running_stats=True)), {}, "needs track_running_stats=False"),
@@ -429,7 +442,13 @@ def layers(*parts: tnn.Module) -> tnn.Module:
         (Squared(), {}, r"mul\(\) in forward: only products with numbers.*\(and 1 more\)"),
         (Pair(), {}, "input y: only one input can be converted$"),
         (layers(), {"fields": "regular"}, "infinite"),
-        (layers(), {"fields": "vectors"}, "'irreps' or 'regular'"),
+        (layers(), {"max_pool": "median"}, "max_pool must be 'average' or 'norm', got 'median'"),
+        (
+            layers(tnn.MaxPool2d(2, ceil_mode=True)),
+            {"max_pool": "norm"},
+            "with ceil_mode is not converted to a maximum",
+        ),
+        (layers(), {"fields": "vectors"}, "'irreps', 'functions' or 'regular'"),
         (layers(), {"group": SO3()}, "acts on R"),
         (layers(), {"in_type": FieldType(C(4), [C(4).trivial])}, r"in_type is over C\(4\)"),
         (layers(), {"out_type": FieldType(O2(), [O2().vector])}, "out_type has 2 channels, the model gives 8"),

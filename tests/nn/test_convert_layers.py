@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F
@@ -132,7 +136,7 @@ def randomise(model: tnn.Module) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("group", "fields"), [(O2(), "irreps"), (D(4), "regular")], ids=["irreps", "regular"])
+@pytest.mark.parametrize(("group", "fields"), [(O2(), "irreps"), (O2(), "functions"), (D(4), "regular")])
 def test_exactly_equivariant(name: str, group: Group, fields: Any) -> None:
     plain = Around(CASES[name](), CHANNELS.get(name, 12)).eval()
     model = nn.convert(plain, group, fields=fields).double().eval()
@@ -191,3 +195,19 @@ def test_linear_layers_on_flattened_maps_become_convolutions(dropout: bool) -> N
     assert model(x).shape == (2, 3)
     torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x), rtol=1e-4, atol=1e-5)
     assert (model(x.roll(3, 2)) - model(x)).abs().max() > 1e-3  # it still knows where things are
+
+
+@pytest.mark.parametrize("size", [16, 17])
+def test_onnx_knows_zeros_before_a_strided_layer(size: int, tmp_path: Path) -> None:
+    """Its runtime joins them with an average of neighbours that follows directly, and refuses the result."""
+    layers = [tnn.ZeroPad2d(2), tnn.Conv2d(1, 6, 3, 2), tnn.ReLU(), tnn.MaxPool2d(2), tnn.Conv2d(6, 1, 1)]
+    model = nn.convert(tnn.Sequential(*layers), C(4)).eval()
+    x = torch.randn(2, 1, size, size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch about itself
+        program = torch.onnx.export(nn.export(model), (x,), dynamo=True, input_names=["input"], verbose=False)
+    assert program is not None
+    program.save(str(tmp_path / "network.onnx"))
+    session = onnxruntime.InferenceSession(str(tmp_path / "network.onnx"), providers=["CPUExecutionProvider"])
+    (got,) = session.run(None, {"input": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(np.asarray(got)), model(x).detach(), rtol=1e-4, atol=1e-5)

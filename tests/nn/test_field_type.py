@@ -102,8 +102,11 @@ FEATURES = FieldType(H, [H.trivial, H.irrep(1, 1)])
         (lambda: H.irrep(2, 1), r"O\(2\) has no irrep \(2, 1\); up to frequency 3 it has \(0, 0\), \(1, 0\)"),
         (lambda: H.irrep(0, 1), "has no irrep"),
         (lambda: C(4).irrep(3), "has no irrep"),
-        (lambda: nn.Conv2d(GRAY, GRAY, 4), "kernel_size must be an odd number such as 3 or 5, got 4"),
-        (lambda: nn.Conv2d(GRAY, GRAY, cast(Any, None)), "kernel_size must be an odd number"),
+        (
+            lambda: nn.Conv2d(GRAY, GRAY, 0),
+            "kernel_size must be a number such as 3 or 5, the same in all directions, got 0",
+        ),
+        (lambda: nn.Conv2d(GRAY, GRAY, cast(Any, None)), "kernel_size must be a number such as 3 or 5, got None"),
         (lambda: Likelihood(H, -1), "bandlimit must be a whole number of 0 or more, got -1"),
         (lambda: H.irreps(-1), "bandlimit must be 0 or more, got -1"),
         (
@@ -131,7 +134,7 @@ FEATURES = FieldType(H, [H.trivial, H.irrep(1, 1)])
         (lambda: nn.FourierPointwise(FieldType(H, [H.functions(2)]), degree=3), "degree must be 4 or more"),
         (lambda: nn.Restriction(GRAY, SO3()), r"SO\(3\) is not a subgroup of O\(2\)"),
         (lambda: nn.FieldDropout(GRAY, 1.0), "p must be at least 0 and below 1"),
-        (lambda: nn.AvgPoolAntialiased(GRAY, 2, kernel_size=4), "kernel_size must be odd"),
+        (lambda: nn.AvgPoolAntialiased(GRAY, 2, kernel_size=0), "kernel_size must be 1 or more, got 0"),
         (lambda: nn.AvgPoolAntialiased(GRAY, 2, sigma=0), "sigma must be positive"),
         (lambda: nn.DiskMask(GRAY, 1), "size ≥ 2"),
         (lambda: nn.Upsample(GRAY, 0), "size must be 1 or more"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -85,7 +86,7 @@ def test_exactly_equivariant_until_densities_are_learnt(name: str, odd: int, fie
     assert change(model, x, group) > 1e-2
 
 
-def test_trains_a_step_and_exports(name: str, tmp_path: object) -> None:
+def test_trains_a_step_and_exports(name: str, tmp_path: Path) -> None:
     _, model, x = converted(name)
     optimiser = torch.optim.SGD(model.parameters(), 1e-3)
     losses = []
@@ -111,7 +112,7 @@ def test_trains_a_step_and_exports(name: str, tmp_path: object) -> None:
             warnings.simplefilter("ignore")  # of torch about itself
             onnx = torch.onnx.export(program, (x,), dynamo=True, input_names=["input"], verbose=False)
     assert onnx is not None
-    path = f"{tmp_path}/network.onnx"
+    path = str(tmp_path / "network.onnx")
     onnx.save(path)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     got = session.run(None, {"input": x.numpy()})[0]

@@ -7,8 +7,9 @@ from helpers import random_likelihood
 
 import pscnn
 from pscnn import FieldType, Likelihood, nn
-from pscnn.groups import MIRROR, O2, SO2, SO3, C, D, Group, rotation
-from pscnn.report import agreement, degree_figure, plane_elements
+from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, rotation
+from pscnn.measures import Mixture
+from pscnn.report import agreement, agreement_figure, degree_figure, plane_elements
 
 
 def layer(group: Group, likelihood: Likelihood) -> torch.nn.Sequential:
@@ -48,3 +49,17 @@ def test_figures_have_a_row_per_layer_and_a_column_per_domain(group: Group) -> N
     assert [axis.get_title() for axis in panels] == wanted
     with pytest.raises(ValueError, match="no learnt densities"):
         degree_figure(torch.nn.Linear(1, 1), torch.randn(1, 1))
+
+
+def test_layers_without_densities_are_drawn_with_their_errors() -> None:
+    torch.manual_seed(0)
+    fields = FieldType(O2(), [O2().vector])
+    model = torch.nn.Sequential(nn.Conv2d(fields, fields, 3, likelihood=Mixture(O2(), 2)))
+    figure = degree_figure(model, torch.randn(2, 2, 9, 9), points=8)
+    assert [axis.get_title() for axis in figure.axes] == ["rotations", "reflections"]
+    assert "not equivariant" in figure.axes[-1].texts[0].get_text()
+    space = FieldType(O3(), [O3().vector])
+    model = torch.nn.Sequential(nn.Conv3d(space, space, 3, likelihood=Mixture(O3(), 1)))
+    (axis,) = agreement_figure(model, torch.randn(2, 3, 5, 5, 5), points=12).axes
+    assert axis.get_xlabel() == "angle (°)"
+    assert sum(len(np.asarray(line.get_xdata())) for line in axis.lines) == 12

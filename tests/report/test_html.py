@@ -126,3 +126,18 @@ def test_reports_of_volumes_have_globes(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["inspect", str(folder)])
     assert shown.exit_code == 0, shown.output
     assert "groups of the plane" not in shown.output
+
+
+def test_methods_without_densities_have_a_report(tmp_path: Path) -> None:
+    runs = [finished(tmp_path, method=method) for method in ("ace", "rpp", "augment")]
+    file = html_report(runs, tmp_path / "r.html")
+    page = file.read_text()
+    assert page.count("<summary>The measured error</summary>") == 2
+    assert page.count("<svg") == 2
+    assert page.count("How much of each kernel is not equivariant") == 3
+    assert "These networks have no densities" in page
+    assert "Do the layers do what their densities say" not in page
+    assert "γ = " in page
+    content = data_of(file)
+    assert content["networks"] == []
+    assert len(content["try"]["networks"]) == 3

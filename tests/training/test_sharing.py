@@ -16,7 +16,7 @@ from pscnn.training import _gpu
 
 def outcome(store: training.Store, settings: training.Settings) -> tuple[list[object], dict[str, torch.Tensor]]:
     folder = store.folder(settings)
-    rows: list[object] = [{**row, "seconds": 0} for row in training.history(folder)]
+    rows: list[object] = [{**row, "seconds": 0, "step_ms": 0} for row in training.history(folder)]
     return rows, torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
 
 

@@ -1,6 +1,8 @@
 """The application, and what its commands share."""
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -9,6 +11,8 @@ import typer
 from rich.console import Console
 
 from pscnn import PscnnError, __version__
+from pscnn._files import to_json
+from pscnn._memory import out_of_memory
 
 app = typer.Typer(
     help="Steerable networks that learn how much symmetry to keep.", no_args_is_help=True, rich_markup_mode=None
@@ -27,6 +31,7 @@ def _known_accelerator(value: str) -> str:
     return value
 
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Accelerator = Annotated[str, typer.Option(help="auto, cpu or gpu.", callback=_known_accelerator)]
 
 
@@ -42,6 +47,17 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             raise typer.Exit(130) from None
         except PscnnError as error:
             fail(str(error))
+        except BrokenPipeError:  # whoever read the output has read enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
+        except OSError as error:  # whatever else the system refuses: a full disk, a name too long
+            fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            fail(
+                f"not enough memory ({str(error).splitlines()[0]}): use a smaller --width, --batch-size or --bandlimit"
+            )
 
     return wrapped
 
@@ -49,6 +65,11 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 def say(text: str, end: str = "\n") -> None:
     """Print text as it is: a path in it is not coloured, broken into lines or taken for markup."""
     console.print(text, highlight=False, markup=False, soft_wrap=True, end=end)
+
+
+def say_json(value: Any) -> None:
+    """Print a value for programs: one JSON text and nothing else; what is not a number is null."""
+    say(to_json(value, indent=1))
 
 
 def complain(message: str) -> None:

@@ -23,8 +23,12 @@ def bench(
     nonlinearity: Annotated[str, typer.Option(help="gated or fourier.")] = "gated",
     record: Annotated[bool, typer.Option(help="On a GPU, record training steps as pscnn train does.")] = True,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Measure compiled networks, too.")] = False,
-    batch: Annotated[int | None, typer.Option(min=2, help="Batch size; 256 or 32 volumes, on a CPU 16 or 2.")] = None,
-    width: Annotated[float | None, typer.Option(min=0.01, help="Of the networks; 1 for images, 6 for volumes.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=2, max=10**6, help="Batch size; 256 or 32 volumes, on a CPU 16 or 2.")
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(min=0.01, max=100, help="Of the networks; 1 for images, 6 for volumes.")
+    ] = None,
     size: Annotated[int | None, typer.Option(help="Side length; 56 for images, 28 for volumes.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda by default if available.")] = None,
     rounds: Annotated[int, typer.Option(min=2, help="Number of timings of each network.")] = 10,
@@ -89,7 +93,7 @@ def bench(
 @command
 def benchmark_symmetry(
     only: Annotated[list[str] | None, typer.Option(help="Only this target; can be repeated.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Networks per target.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Networks per target.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs.")] = 100,
     vary: Annotated[str | None, typer.Option(help="Setting to vary: alignment, kl, bandlimit or densities.")] = None,
     runs: Runs = Path("runs"),

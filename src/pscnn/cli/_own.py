@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import io
 import os
 import time
 from pathlib import Path
@@ -11,8 +12,8 @@ import typer
 from rich.table import Table
 
 from pscnn import PscnnError
-from pscnn._files import make_folder, reported
-from pscnn.cli._app import Accelerator, Run, app, command, complain, console, fail, progress_bar, say
+from pscnn._files import make_folder, reported, write_whole
+from pscnn.cli._app import Accelerator, Json, Run, app, command, complain, console, fail, progress_bar, say, say_json
 from pscnn.cli._many import complete_runs
 
 
@@ -21,15 +22,21 @@ from pscnn.cli._many import complete_runs
 def discover(
     data: Annotated[Path, typer.Argument(help="Folder with a sub-folder per class, .npz, or .csv with paths.")],
     group: Annotated[str | None, typer.Option(help="The group H; O(2) for images, O(3) for volumes.")] = None,
-    bandlimit: Annotated[int, typer.Option(min=0, help="Band-limit L, the highest frequency of the densities.")] = 2,
-    minutes: Annotated[float, typer.Option(min=0.1, help="Time budget for training all networks.")] = 10.0,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of networks of each kind.")] = 3,
+    bandlimit: Annotated[
+        int, typer.Option(min=0, max=32, help="Band-limit L, the highest frequency of the densities.")
+    ] = 2,
+    minutes: Annotated[float, typer.Option(min=0.1, max=10**6, help="Time budget for training all networks.")] = 10.0,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of networks of each kind.")] = 3,
     size: Annotated[int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by the data.")] = None,
-    width: Annotated[float | None, typer.Option(min=0.01, help="Width; 0.25 for images, 1 for volumes.")] = None,
+    width: Annotated[
+        float | None, typer.Option(min=0.01, max=100, help="Width; 0.25 for images, 1 for volumes.")
+    ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
     regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Networks trained at once; one per core.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Networks trained at once; one per core.")
+    ] = None,
     accelerator: Accelerator = "auto",
 ) -> None:
     """Learn which symmetries your own data have: train three kinds of networks and compare them."""
@@ -63,8 +70,11 @@ def discover(
         f"{'×'.join([str(about.size)] * about.dimension)}, {about.channels} channels, {kind}: {train_count} training, "
         f"{validation_count} validation, {test_count} test examples",
     )
+    shown = ", ".join(about.names[:20]) + (", …" if len(about.names) > 20 else "")
+    say(f"{'targets' if about.regression else 'classes'}: {shown}")
     for note in about.notes:
         say(note)
+    say(f"how the examples were read: {folder / 'examples.png'}")
     on_gpu = accelerator != "cpu" and torch.cuda.is_available()
     count = workers or os.cpu_count() or 1
     chosen = group or ("O(2)" if about.dimension == 2 else "O(3)")
@@ -104,6 +114,7 @@ def predict(
     run: Run,
     files: Annotated[list[Path], typer.Argument(help="Images or .npy volumes, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; never overwrites.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Apply a trained network to files."""
     from pscnn import training
@@ -118,13 +129,19 @@ def predict(
             complain(str(answer))
             continue
         rows.append({"file": str(file), **answer})
+        if as_json:
+            continue
         said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
         say(f"{file}: {said}")
+    if as_json:
+        say_json(rows)
     if out is not None and rows:
-        with reported(f"cannot write {out}", PscnnError), out.open("w", newline="") as handle:
-            writer = csv.DictWriter(handle, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        buffer = io.StringIO(newline="")
+        writer = csv.DictWriter(buffer, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        with reported(f"cannot write {out}", PscnnError):
+            write_whole(out, buffer.getvalue())
     if refused or not rows:
         fail(f"{refused} files could not be read" if refused else "no files to read")
 

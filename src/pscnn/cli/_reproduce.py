@@ -8,7 +8,20 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pscnn.cli._app import Accelerator, DataDir, Runs, app, command, complain, console, errors, fail, say
+from pscnn.cli._app import (
+    Accelerator,
+    DataDir,
+    Json,
+    Runs,
+    app,
+    command,
+    complain,
+    console,
+    errors,
+    fail,
+    say,
+    say_json,
+)
 from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NamedCommands, with_settings
 
@@ -54,7 +67,7 @@ def _sheets(name: str) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5) -> None:
+def _list(seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs per cell.")] = 5) -> None:
     """List the tables and figures, and the number of runs each needs."""
     from pscnn.experiments import SHEETS
 
@@ -70,7 +83,7 @@ def _list(seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5)
 def _reproduce(
     ctx: typer.Context,
     runs: Runs = Path("runs"),
-    seeds: Annotated[int, typer.Option(min=1, help="Runs per cell.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs per cell.")] = 5,
     only: Annotated[list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; repeatable.")] = None,
     run: Annotated[bool, typer.Option(help="Run what is missing, or only print what is there.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it takes.")] = False,
@@ -94,7 +107,7 @@ def _reproduce(
     sheets = _sheets(name)
     experiments.check_words(sheets, only or [])
     experiments.check_settings(sheets, settings)
-    sheets = [sheet.only(only or []).changed(settings) for sheet in sheets if not only or sheet.names(only)]
+    sheets = [sheet.changed(settings) for sheet in experiments.select(sheets, only or [])]
     tables, figures = ([s for s in sheets if (s.picture is None) == plain] for plain in (True, False))
     if not tables and form != "text":
         raise training.ConfigError(f"{name} is a figure: --format applies only to tables")
@@ -176,6 +189,7 @@ def results(
     compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
     form: Format = "text",
     save: Annotated[Path | None, typer.Option(help="Write a results file (JSON); never overwrites.")] = None,
+    as_json: Json = False,
 ) -> None:
     """List, filter, compare and export finished runs with their results."""
     from pscnn import experiments, report
@@ -199,6 +213,11 @@ def results(
             experiments.save_runs([path for path, _, _ in found], save)
     if runs.is_file():
         found = [(path.relative_to(folder), values, result) for path, values, result in found]
+    if as_json:
+        if compare is not None or form != "text":
+            fail("--json lists the runs themselves: remove --compare and --format", 2)
+        say_json([{"run": str(path), "settings": values, "result": result} for path, values, result in found])
+        return
     say(report.write_rows(report.run_rows(found, compare), form), end="")
 
 

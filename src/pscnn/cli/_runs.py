@@ -2,14 +2,14 @@
 
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 
-from pscnn.cli._app import Accelerator, DataDir, Run, app, command, console, fail, say
+from pscnn.cli._app import Accelerator, DataDir, Json, Run, app, command, console, fail, say, say_json
 from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NO_TASK, NamedCommands, with_settings
 
@@ -64,7 +64,8 @@ def _task_of_file(args: list[str]) -> str:
     from pscnn.training import read_yaml
 
     values = read_yaml(words[words.index("--config") + 1])
-    return str(values.get("task", values.get("experiment", NO_TASK)))
+    name = values.get("task", values.get("experiment"))
+    return name if isinstance(name, str) else NO_TASK
 
 
 train_app = typer.Typer(cls=_Tasks, no_args_is_help=True, rich_markup_mode=None)
@@ -82,7 +83,7 @@ def _train(
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
     runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="The run's folder; by default named by its settings.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds starting at --seed.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of runs, with seeds from --seed on.")] = 1,
     together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
@@ -149,21 +150,30 @@ def _fit(folder: Path, progress: bool, *, data: Any = None, **how: Any) -> dict[
 
 @app.command()
 @command
-def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "auto") -> None:
+def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "auto", as_json: Json = False) -> None:
     """Test the best epoch of a run again."""
     from pscnn import training
 
+    if as_json:
+        result = training.evaluate(run, data_dir, accelerator=accelerator)
+        say_json({"run": str(run), **result, "diverged": training.diverged(result)})
+        _fail_if_diverged([result])
+        return
     _print_result(run, training.evaluate(run, data_dir, accelerator=accelerator))
 
 
 @app.command("inspect")
 @command
-def inspect_run(run: Run) -> None:
+def inspect_run(run: Run, as_json: Json = False) -> None:
     """Show which symmetries each layer of a run kept."""
     from pscnn import likelihoods, training
+    from pscnn.densities import layer_summaries
     from pscnn.report import density_chart, summary
 
     model = training.load(run).model
+    if as_json:
+        say_json({"run": str(run), "layers": [asdict(layer) for layer in layer_summaries(model)]})
+        return
     say(summary(model))
     if any(likelihood.group.dimension == 2 for likelihood in likelihoods(model).values()):
         console.print()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pscnn._extras import PscnnError, require
-from pscnn._files import reported, write_whole
+from pscnn._files import plain_file, reported, write_whole
 from pscnn._types import AnyArray
 
 
@@ -36,7 +36,7 @@ def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None
     """
     try:
         # Opened here, because numpy does not close a file that it cannot read.
-        with path.open("rb") as handle:
+        with plain_file(path).open("rb") as handle:
             file = np.load(handle, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("a single array")

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from pscnn._extras import require
+from pscnn._files import plain_file
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError, array_of, read_arrays
 
@@ -20,6 +21,14 @@ Progress = Callable[[int, int], None]
 _SPLIT_NAMES = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 _NAMED = 5
 """How many culprits a message names."""
+_FEW = 20
+"""Up to so many different whole numbers may be meant as names of classes."""
+_LARGEST_VALUE = 1e30
+"""Of a pixel: sums of squares of larger ones are not finite."""
+_THINNEST = 5
+"""Voxels along a side from which on it is one of a volume."""
+_CHANNELS = (1, 3, 4)
+"""Lengths of a last axis that count channels."""
 
 
 @dataclass
@@ -39,17 +48,23 @@ def read(source: Path, regression: bool | None, on_read: Progress) -> Found:
     """What a folder, an ``.npz`` or a table holds."""
     try:
         if source.is_dir():
+            if regression:
+                raise DataError(
+                    f"{source} is a folder of classes: numbers as targets are read from .npz and .csv files"
+                )
             return _folder(source, on_read)
         if not source.exists():
             raise DataError(
                 f"{source} does not exist: give a folder with a sub-folder per class, an .npz or a .csv file"
             )
         if source.suffix.lower() == ".npz":
-            return _arrays(source)
+            return _arrays(source, regression)
         if source.suffix.lower() in (".csv", ".tsv"):
             return _table(source, regression, on_read)
     except PermissionError as error:
         raise DataError(f"{error.filename or source} may not be read: change its permissions") from None
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or source}: {error.strerror}") from None
     raise DataError(f"{source} is not a folder, an .npz or a .csv file")
 
 
@@ -58,23 +73,40 @@ def _folder(source: Path, on_read: Progress) -> Found:
     if not children:
         raise DataError(f"{source} has no sub-folders: images belong into one sub-folder per class")
     given = all(child.name.lower() in _SPLIT_NAMES for child in children)
+    splits = [child.name for child in children if child.name.lower() in _SPLIT_NAMES]
+    if not given and any(_SPLIT_NAMES[name.lower()] == 0 for name in splits):
+        others = [child for child in children if child.name not in splits]
+        raise DataError(
+            f"{source} has {', '.join(splits)} beside other folders, {_some(others)}: are those classes or not?"
+        )
     places = [(child, _SPLIT_NAMES[child.name.lower()]) for child in children] if given else [(source, None)]
-    found, files, others = Found([], [], [], False), [], 0
+    found, files = Found([], [], [], False), []
+    left_out = {"of other kinds": 0, "beside the folders of classes": 0}
     for place, split in places:
+        left_out["beside the folders of classes"] += sum(map(_is_example, place.iterdir()))
         for folder in _subfolders(place):
+            deeper = [inner for inner in _subfolders(folder) if any(map(_is_example, inner.rglob("*")))]
+            if deeper:
+                raise DataError(
+                    f"{deeper[0]} is a folder within a class: images belong directly into their class's folder"
+                )
             for file in sorted(folder.iterdir()):
                 if file.name.startswith(".") or file.is_dir():
                     continue
                 if file.suffix.lower() not in SUFFIXES:
-                    others += 1
+                    left_out["of other kinds"] += 1
                     continue
                 files.append(file)
                 found.targets.append(folder.name)
                 found.splits.append(split)
     if not files:
         raise DataError(f"{source} holds no images: {', '.join(SUFFIXES)} are read, in one sub-folder per class")
-    found.notes = (f"{others} files of other kinds were left out.",) if others else ()
+    found.notes = tuple(f"{count} files {which} were left out." for which, count in left_out.items() if count)
     return _with_files(found, files, on_read)
+
+
+def _is_example(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -83,13 +115,17 @@ def _subfolders(folder: Path) -> list[Path]:
 
 def _table(source: Path, regression: bool | None, on_read: Progress) -> Found:
     try:
-        with source.open(newline="", encoding="utf-8-sig") as handle:
+        with plain_file(source).open(newline="", encoding="utf-8-sig") as handle:
             rows = list(csv.DictReader(handle, delimiter="\t" if source.suffix.lower() == ".tsv" else ","))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{source} is not a table: {error}") from None
     if not rows:
         raise DataError(f"{source} has no rows below its heading")
-    heads = [head for head in rows[0] if head is not None]
+    if None in rows[0]:
+        raise DataError(f"{source}: its rows have more columns than its heading")
+    heads = list(rows[0])
+    if any(_is_example(Path(head.strip())) for head in heads):
+        raise DataError(f"{source} has no heading: its first line names a file. Put a line such as path,label above it")
     paths = next((head for head in heads if head.strip().lower() in ("path", "file", "image")), heads[0])
     splits = next((head for head in heads if head.strip().lower() == "split"), None)
     columns = [head for head in heads if head not in (paths, splits)]
@@ -103,6 +139,8 @@ def _table(source: Path, regression: bool | None, on_read: Progress) -> Found:
         regression = not any(c.strip().lower() in ("label", "class") for c in columns) and all(
             number(row[c]) is not None for row in rows for c in columns
         )
+        if regression and len(columns) == 1:
+            _ask_if_classes([number(row[columns[0]]) or 0.0 for row in rows], source)
     if regression:
         targets: list[Any] = [[number(row[c]) for c in columns] for row in rows]
         for line, (row, values) in enumerate(zip(rows, targets, strict=True), 2):
@@ -142,32 +180,82 @@ def _with_files(found: Found, files: Sequence[Path], on_read: Progress) -> Found
     return found
 
 
-def _arrays(source: Path) -> Found:
+def _ask_if_classes(values: Sequence[float], source: Path) -> None:
+    """Numbers such as 0, 1 and 2 may count something or name classes; nobody but the user knows."""
+    kinds = sorted({*values})
+    if kinds[0] in (0, 1) and 2 <= len(kinds) <= _FEW and kinds == [kinds[0] + k for k in range(len(kinds))]:
+        raise DataError(
+            f"{source}: the targets are the numbers {kinds[0]:g} to {kinds[-1]:g}. Are they classes (--no-regression) "
+            "or amounts (--regression)?"
+        )
+
+
+def _arrays(source: Path, regression: bool | None) -> Found:
     arrays = read_arrays(source)
     prefixes = {"train_": 0, "val_": 1, "test_": 2} if "train_images" in arrays else {"": None}
     found = Found([], [], [], False)
     for prefix, split in prefixes.items():
         images, labels = (array_of(arrays, f"{prefix}{kind}", source) for kind in ("images", "labels"))
-        if images.ndim == 3 or (images.ndim == 4 and images.shape[-1] not in (1, 3, 4)):
-            images = images[..., None]
-        if images.ndim not in (4, 5):
+        if images.ndim not in (3, 4, 5) or (images.ndim == 5 and images.shape[-1] not in _CHANNELS):
             raise DataError(
-                f"{source}: {prefix}images must have shape (N, H, W), (N, H, W, channels) or (N, D, H, W), "
-                f"got {images.shape}"
+                f"{source}: {prefix}images must have shape (N, H, W), (N, H, W, channels), (N, D, H, W) or "
+                f"(N, D, H, W, channels), got {images.shape}"
             )
-        labels = labels.reshape(len(labels), -1)
-        found.regression = np.issubdtype(labels.dtype, np.floating)
-        whole = np.issubdtype(labels.dtype, np.integer) and labels.shape[1] == 1
+        images = with_channels(images, f"{source}: {prefix}images", 1)
+        labels, found.regression = _targets(labels, regression, source)
+        whole = labels.dtype.kind in "iu" and labels.shape[1] == 1
         if len(labels) != len(images) or not (found.regression or whole):
             raise DataError(
                 f"{source}: {prefix}labels must be one whole number per example, or numbers with decimals for a "
                 f"regression, {len(images)} rows in all, got {labels.dtype} of shape {labels.shape}"
             )
         found.bytes_only &= is_bytes(images)
-        found.examples += list(unit(colour(images) if images.ndim == 4 else images, source))
+        found.examples += list(unit(images, source))
         found.targets += labels.tolist() if found.regression else [str(label) for label in labels[:, 0]]
         found.splits += [split] * len(images)
     return found
+
+
+def _targets(labels: AnyArray, regression: bool | None, source: Path) -> tuple[AnyArray, bool]:
+    """Targets as (N, T), whole numbers if they name classes, and whether they are amounts."""
+    labels = labels.reshape(len(labels), -1)
+    if labels.dtype.kind not in "iuf" or not len(labels):
+        return labels, False
+    indicators = labels.shape[1] > 1 and bool(np.isin(labels, (0, 1)).all() and (labels.sum(1) == 1).all())
+    if indicators and regression is None:
+        raise DataError(
+            f"{source}: every row of the labels has a single 1. Is it the class (--no-regression), or are these "
+            f"{labels.shape[1]} amounts (--regression)?"
+        )
+    if indicators and not regression:
+        return labels.argmax(1)[:, None], False
+    if regression is None and labels.dtype.kind == "f" and labels.shape[1] == 1:
+        _ask_if_classes(labels[:, 0].tolist(), source)
+    if (
+        regression is False
+        and labels.dtype.kind == "f"
+        and ((labels == np.round(labels)) & (abs(labels) < 2**53)).all()
+    ):
+        return labels.astype(np.int64), False
+    return labels, labels.dtype.kind == "f" if regression is None else regression
+
+
+def with_channels(array: AnyArray, what: str, first: int) -> AnyArray:
+    """Images and volumes with an axis of channels at the end; the spatial axes begin at ``first``.
+
+    Three axes are a volume, or an image whose last axis has 1, 3 or 4 channels. A volume with a side of so few voxels
+    is more likely an image whose channels come first, so it must have an axis of channels.
+    """
+    check_real(array, what)
+    axes = array.ndim - first
+    if axes == 4 or (axes == 3 and array.shape[-1] in _CHANNELS):
+        return colour(array, what) if axes == 3 else array
+    if axes == 3 and min(array.shape[first:]) < _THINNEST:
+        raise DataError(
+            f"{what} have shape {array.shape}, which may be images with channels or thin volumes: give images with "
+            "channels of 1, 3 or 4 last, volumes with one more axis of length 1 at the end"
+        )
+    return array[..., None]
 
 
 def number(text: str) -> float | None:
@@ -184,7 +272,7 @@ def _some(things: Sequence[Any]) -> str:
 
 
 def read_file(path: Path) -> tuple[AnyArray, bool]:
-    """Channels last, whole numbers divided by the largest of their kind; and whether they were bytes."""
+    """Channels last, numbers of 8 and 16 bits divided by the largest of their kind; and whether they were bytes."""
     array = _array(path) if path.suffix.lower() == ".npy" else _image(path)
     return unit(array, path), is_bytes(array)
 
@@ -196,23 +284,29 @@ def is_bytes(array: AnyArray) -> bool:
 
 def _array(path: Path) -> AnyArray:
     try:
-        array = np.load(path, allow_pickle=False)
+        with plain_file(path).open("rb") as handle:
+            array = np.lib.format.read_array(handle, allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError) as error:
         raise DataError(f"{path} is damaged or not an array ({error})") from None
-    if array.ndim not in (2, 3):
-        raise DataError(f"{path}: an image has 2 axes, a volume 3, got shape {array.shape}")
-    return colour(array) if array.ndim == 3 and array.shape[-1] in (1, 3, 4) else array[..., None]
+    if array.ndim not in (2, 3, 4) or (array.ndim == 4 and array.shape[-1] not in _CHANNELS):
+        raise DataError(f"{path}: an image has 2 axes, a volume 3, and one more for channels, got shape {array.shape}")
+    return with_channels(array, f"{path}: its numbers", 0)
 
 
 def _image(path: Path) -> AnyArray:
     image_module = require("PIL.Image", "data", "Reading images")
     try:
-        with image_module.open(path) as image:
+        with plain_file(path).open("rb") as handle, image_module.open(handle) as opened:
+            if getattr(opened, "n_frames", 1) == 1:
+                opened = require("PIL.ImageOps", "data", "Reading images").exif_transpose(opened)  # as cameras mean it
+            image = opened
             if getattr(image, "n_frames", 1) > 1:
                 raise DataError(f"{path} has {image.n_frames} pages: volumes are read from .npz and .npy files")
-            if image.mode not in ("1", "L", "I", "F", "I;16", "I;16B", "I;16L", "LA"):
-                return colour(np.asarray(image.convert("RGBA")))
-            array = np.asarray(image.convert("L") if image.mode in ("1", "LA") else image)[..., None]
+            grey = image.mode in ("1", "L", "I", "F", "I;16", "I;16B", "I;16L", "LA", "La")
+            if not grey or image.mode in ("LA", "La") or (image.mode == "L" and "transparency" in image.info):
+                laid = colour(np.asarray(image.convert("RGBA")), path)  # on white
+                return laid[..., :1] if grey else laid
+            array = np.asarray(image.convert("L") if image.mode == "1" else image)[..., None]
             return array.clip(0, 65535).astype(np.uint16) if image.mode == "I" else array  # 16 of its 32 bits are used
     except PermissionError:
         raise DataError(f"{path} may not be read") from None
@@ -220,27 +314,37 @@ def _image(path: Path) -> AnyArray:
         raise DataError(f"{path} is damaged or not an image ({error})") from None
 
 
-def colour(array: AnyArray) -> AnyArray:
+def check_real(array: AnyArray, what: object) -> None:
+    """Refuse what holds no real numbers."""
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{what} must hold real numbers, got {array.dtype}")
+
+
+def colour(array: AnyArray, what: object) -> AnyArray:
     """RGB of RGBA, laid on white; fewer channels stay as they are."""
     if array.shape[-1] < 4:
         return array
-    top = np.iinfo(array.dtype).max if np.issubdtype(array.dtype, np.integer) else 1
-    opacity = array[..., 3:].astype(np.float32) / top
+    opaque = array[..., 3:]
+    if array.dtype not in (np.uint8, np.uint16) and not ((opaque >= 0) & (opaque <= 1)).all():
+        raise DataError(f"{what}: the last of four channels is opacity, from 0 to 1, or whole numbers of 8 or 16 bits")
+    whole = array.dtype in (np.uint8, np.uint16)
+    top = np.iinfo(array.dtype).max if whole else 1
+    opacity = opaque.astype(np.float32) / top
     mixed = array[..., :3] * opacity + top * (1 - opacity)
-    return mixed.round().astype(array.dtype) if np.issubdtype(array.dtype, np.integer) else mixed
+    return mixed.round().astype(array.dtype) if whole else mixed
 
 
 def unit(array: AnyArray, path: Path) -> AnyArray:
-    """Floating-point numbers; whole ones are divided by the largest of their kind."""
-    if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
-        raise DataError(f"{path} must hold numbers, got {array.dtype}")
+    """Floating-point numbers; those of images, of 8 and 16 bits, are divided by the largest of their kind."""
+    check_real(array, path)
     if array.size == 0:
         raise DataError(f"{path} is empty")
-    out = array.astype(np.float32)
-    if np.issubdtype(array.dtype, np.integer):
+    with np.errstate(over="ignore"):
+        out = array.astype(np.float32)
+    if array.dtype in (np.uint8, np.uint16):
         out /= np.iinfo(array.dtype).max
-    if not np.isfinite(out).all():
-        raise DataError(f"{path} holds values that are not finite")
+    if not (np.abs(out) < _LARGEST_VALUE).all():
+        raise DataError(f"{path} holds values that are not finite, or larger than {_LARGEST_VALUE:g}")
     return out
 
 

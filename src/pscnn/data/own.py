@@ -5,7 +5,7 @@
 
 - a folder with one sub-folder of images per class, or with ``train``, ``val`` and ``test`` that have such sub-folders;
 - an ``.npz`` file with ``train_images``, ``train_labels`` and the same for ``val`` and ``test``, or with ``images`` and
-  ``labels``; images are (N, H, W), (N, H, W, channels) or (N, D, H, W);
+  ``labels``; images are (N, H, W) or (N, H, W, channels), volumes (N, D, H, W) or (N, D, H, W, channels);
 - a ``.csv`` file: paths in the column ``path``, ``file`` or ``image`` (else the first), targets in the others, and if
   there is a column ``split``, what each row is for. Numbers are targets of a regression, unless their column is called
   ``label`` or ``class``.
@@ -28,15 +28,27 @@ import torch
 from torch import Tensor
 
 from pscnn._types import AnyArray
+from pscnn.data._contact import contact_sheet
 from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
 from pscnn.data._own_sources import SUFFIXES, Found, fit, number, read, read_file
 from pscnn.data._windows import Examples
 
-__all__ = ["SUFFIXES", "About", "Examples", "load", "prepare", "read_about", "read_example"]
+__all__ = [
+    "SUFFIXES",
+    "About",
+    "Examples",
+    "find",
+    "load",
+    "prepare",
+    "read_about",
+    "read_example",
+    "write_contact_sheet",
+]
 
 SIDES = {2: (28, 56), 3: (16, 28)}
 """Side lengths to which images and volumes are brought, since there are networks for them."""
+MOST_CHANNELS = 4
 SHARE = 0.2
 """Of every class for validation, and as much for testing, where the data do not say it."""
 FEWEST = 5
@@ -53,7 +65,7 @@ class About:
         channels: Of every pixel.
         names: Of the classes, or of the targets of a regression.
         regression: Whether targets are numbers.
-        low: The value that becomes −1, after whole numbers were divided by the largest of their kind.
+        low: The value that becomes −1, after numbers of 8 and 16 bits were divided by the largest of their kind.
         high: The value that becomes 1.
         means: Of the training targets of a regression.
         deviations: Their standard deviations.
@@ -79,15 +91,33 @@ class About:
         """As text, from which ``from_json`` makes it again."""
         return json.dumps(asdict(self))
 
+    def check(self) -> None:
+        """Raise a ``ValueError`` or ``TypeError`` unless everything is of its kind and goes together."""
+        wholes, texts = (
+            (self.dimension, self.size, self.channels, *self.counts),
+            (*self.names, *self.notes, self.source),
+        )
+        if {*map(type, wholes)} != {int} or {*map(type, texts)} != {str} or type(self.regression) is not bool:
+            raise TypeError("dimension, size, channels and counts must be whole numbers, names and notes must be text")
+        numbers = (self.low, self.high, *self.means, *self.deviations)
+        if not all(type(value) in (int, float) and math.isfinite(value) for value in numbers) or self.low >= self.high:
+            raise ValueError("low, high, means and deviations must be finite numbers, low below high")
+        if self.size not in SIDES.get(self.dimension, ()) or not 1 <= self.channels <= MOST_CHANNELS:
+            raise ValueError(
+                f"no network is for {self.channels} channels, size {self.size}, dimension {self.dimension}"
+            )
+        if len(self.names) < 2 - self.regression:
+            raise ValueError("there must be two classes, or one target, or more")
+        if self.regression and {len(self.means), len(self.deviations)} != {len(self.names)}:
+            raise ValueError("there must be as many means and deviations as targets")
+
     @classmethod
     def from_json(cls, text: str) -> About:
         """The other way round; text that is something else is a ``ValueError``."""
         try:
             values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
             about = cls(**values)
-            numbers, texts = (about.dimension, about.size, about.channels), (*about.names, about.source)
-            if {*map(type, numbers)} != {int} or about.dimension not in (2, 3) or {*map(type, texts)} != {str}:
-                raise TypeError("dimension, size and channels must be whole numbers, names must be text")
+            about.check()
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a description of prepared data: {error}") from None
         return about
@@ -165,6 +195,17 @@ def prepare(
     return about
 
 
+def write_contact_sheet(path: str | Path, out: str | Path) -> None:
+    """Write a picture of examples of a prepared file, to see whether they were read as they were meant.
+
+    Args:
+        path: The prepared file.
+        out: A PNG file.
+    """
+    pixels = _open(Path(path), ("pixels",))["pixels"]
+    save(Path(out), io.BytesIO(contact_sheet(pixels)), "Choose another folder")
+
+
 def write_prepared(out: Path, pixels: AnyArray, targets: AnyArray, split: AnyArray, about: About) -> None:
     """Write a prepared file, whole or not at all."""
     arrays: dict[str, Any] = {"pixels": pixels.astype(np.float16), "targets": targets, "split": split.astype(np.uint8)}
@@ -181,12 +222,39 @@ def read_about(path: str | Path) -> About:
         raise DataError(f"{path} was not made by this version of pscnn discover") from None
 
 
+def find(name: str | Path, run: Path | None) -> Path:
+    """A prepared file: where its name says, or, of a run's folder that was moved with it, in a folder above the run.
+
+    Args:
+        name: Its path, or its name alone.
+        run: The run's folder.
+    """
+    places = [] if run is None else [parent / Path(name).name for parent in list(run.resolve().parents)[:2]]
+    return next((place for place in (*places, Path(name)) if place.is_file()), Path(name))
+
+
 def load(path: str | Path) -> dict[str, Examples]:
     """The splits of a prepared file."""
     arrays = _open(Path(path), ("pixels", "targets", "split"))
+    _check_arrays(Path(path), arrays, read_about(path))
     kinds = [torch.from_numpy(arrays[name]) for name in ("pixels", "targets")]
     chosen = [torch.from_numpy(arrays["split"] == k) for k in range(3)]
     return {name: Examples(*(kind[rows] for kind in kinds)) for name, rows in zip(SPLITS, chosen, strict=True)}
+
+
+def _check_arrays(path: Path, arrays: dict[str, AnyArray], about: About) -> None:
+    """Raise unless the arrays of a prepared file are what its description says."""
+    pixels, targets, split = (arrays[name] for name in ("pixels", "targets", "split"))
+    count = len(split) if split.ndim else 0
+    right = pixels.dtype == np.float16 and pixels.shape == (count, about.channels, *[about.size] * about.dimension)
+    if about.regression:
+        right &= targets.dtype == np.float32 and targets.shape == (count, len(about.names))
+    else:
+        right &= targets.dtype == np.int64 and targets.shape == (count,) and count > 0
+        right = right and targets.min() >= 0 and targets.max() < len(about.names)
+    right = right and split.dtype == np.uint8 and {*np.unique(split).tolist()} == {0, 1, 2}
+    if not right or not np.isfinite(pixels).all() or not np.isfinite(targets).all():
+        raise DataError(f"{path} does not hold what it says; pscnn discover makes it again")
 
 
 def read_example(path: str | Path, about: About) -> Tensor:
@@ -202,8 +270,14 @@ def read_example(path: str | Path, about: About) -> Tensor:
         raise DataError(f"{path}: the network expects {wanted}, got an array of shape {example.shape[:-1]}")
     if example.shape[-1] > about.channels:
         example = example.mean(-1, keepdims=True)
-    pixels = _scale(fit(example, about.size, about.channels), about.low, about.high)
-    return torch.from_numpy(pixels).float()
+    pixels = fit(example, about.size, about.channels)
+    low, high, span = float(pixels.min()), float(pixels.max()), about.high - about.low
+    if low < about.low - span or high > about.high + span:
+        raise DataError(
+            f"{path} has values from {low:.4g} to {high:.4g}, but the network was trained on {about.low:.4g} to "
+            f"{about.high:.4g} (whole numbers of 8 and 16 bits count as 0 to 1): give it the same kind of file"
+        )
+    return torch.from_numpy(_scale(pixels, about.low, about.high)).float()
 
 
 def _scale(pixels: AnyArray, low: float, high: float) -> AnyArray:

@@ -1,19 +1,27 @@
 """The densities of a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
 
-from pscnn.densities._equivariance import LayerError, equivariance_error, layer_errors
+from pscnn.densities._degree import degree, typed_layers
+from pscnn.densities._equivariance import LayerError, equivariance_error, grid_elements, layer_errors
+from pscnn.densities._measure import LayerMeasure, Measurement, measure
 from pscnn.densities._regularization import Regularization, align, likelihoods, regularization
 from pscnn.densities._summary import KEPT, LayerSummary, layer_summaries, summary
 
 __all__ = [
     "KEPT",
     "LayerError",
+    "LayerMeasure",
     "LayerSummary",
+    "Measurement",
     "Regularization",
     "align",
+    "degree",
     "equivariance_error",
+    "grid_elements",
     "layer_errors",
     "layer_summaries",
     "likelihoods",
+    "measure",
     "regularization",
     "summary",
+    "typed_layers",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +12,10 @@ from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
-from pscnn.nn import FieldType, SteerableMap
+from pscnn.densities._degree import TypedLayer, typed_layers
+from pscnn.densities._regularization import likelihoods
+from pscnn.groups import Group
+from pscnn.nn import FieldType
 
 
 @torch.no_grad()
@@ -36,7 +41,7 @@ def equivariance_error(
     """
     in_type = in_type or _first_type(model)
     out_type = out_type or _last_type(model)
-    elements = np.asarray(elements, dtype=np.float64).reshape(-1, *in_type.group.identity.shape)
+    elements = _elements(elements, in_type.group)
     y = model(x)
     norm = y.flatten(1).norm(dim=1).clamp_min(torch.finfo(y.dtype).tiny)
     errors = []
@@ -47,7 +52,45 @@ def equivariance_error(
     return torch.stack(errors)
 
 
+def grid_elements(group: Group, shape: Sequence[int], most: int = 8) -> Array:
+    """Elements of a group, without the identity, that map the pixels of images or volumes to pixels: none interpolates.
+
+    Args:
+        group: H.
+        shape: Height and width, with a depth before them for volumes.
+        most: How many at most; of more, as many that are spread among them. A group that has none gives as many random
+            elements.
+
+    Returns:
+        Shape (N, n, n).
+    """
+    n = group.dimension
+    found = []
+    for order in itertools.permutations(range(n)):
+        for signs in itertools.product((1.0, -1.0), repeat=n):
+            element = np.eye(n)[list(order)] * np.array(signs)
+            # Coordinates count the axes of an array from its end.
+            same = all(shape[-1 - k] == shape[-1 - order[k]] for k in range(n))
+            if same and group.contains(element) and not np.array_equal(element, np.eye(n)):
+                found.append(element)
+    if not found:
+        return group.sample(most, seed=0)
+    return np.stack([found[k] for k in np.unique(np.linspace(0, len(found) - 1, most).round().astype(int))])
+
+
+def _elements(elements: ArrayLike, group: Group) -> Array:
+    """As (N, n, n), if there are any and all are in the group: others have no meaning for its representations."""
+    out = np.asarray(elements, dtype=np.float64)
+    n = group.dimension
+    if out.size == 0 or out.shape[-2:] != (n, n):
+        raise ValueError(f"elements must have shape (N, {n}, {n}) with N of 1 or more, got {out.shape}")
+    if not np.isfinite(out).all() or not group.contains(out):
+        raise ValueError(f"elements must be those of {group.name}, such as {group.name}.sample(8, seed=0)")
+    return out.reshape(-1, n, n)
+
+
 def _first_type(model: nn.Module) -> FieldType:
+    likelihoods(model)  # says it if this is no model
     for given in (getattr(module, "in_type", None) for module in model.modules()):
         if isinstance(given, FieldType):
             return given
@@ -69,8 +112,8 @@ class LayerError(NamedTuple):
         error: ‖h·f(x) − f(h·x)‖ / ‖f(x)‖ in continuous space: the kernel is rotated instead of x, which needs no
             interpolation. Zero wherever the layer's kernel is equivariant.
         measured: The same with x and f(x) rotated on the grid, as in the paper.
-        twin: ``measured`` for the layer with a uniform density and the same weights: the error that is due to the grid
-            and the interpolation of rotated images alone.
+        twin: ``measured`` for the equivariant part of the kernel, as with a uniform density and the same weights: the
+            error that is due to the grid and the interpolation of rotated images alone.
         interpolation: ‖h⁻¹·(h·x) − x‖ / ‖x‖ of the layer's input: the loss of rotating it there and back.
     """
 
@@ -81,18 +124,20 @@ class LayerError(NamedTuple):
 
     @property
     def difference(self) -> Tensor:
-        """What the learnt density adds to the measured error, the paper's error difference."""
+        """What the rest of the kernel adds to the measured error, the paper's error difference."""
         return self.measured - self.twin
 
 
 @torch.no_grad()
 def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: bool = True) -> dict[str, LayerError]:
-    """The equivariance error of every layer with a density, on the features it receives (paper, Appendix F.3).
+    """The equivariance error of layers, on the features they receive (paper, Appendix F.3).
+
+    These are the layers with a density, or another measure; in a network without any, all layers between fields.
 
     Images and volumes are compared within the largest disk (ball), which rotations map to itself.
 
     Args:
-        model: A network with partially equivariant layers; it is evaluated in eval mode.
+        model: A network with layers between fields; it is evaluated in eval mode.
         x: A batch of its inputs.
         elements: Shape (N, n, n).
         on_grid: Whether to measure with rotated images as well, which takes most of the time; if False, those errors
@@ -109,17 +154,16 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         >>> bool(layer_errors(layer, torch.randn(8, 2), H.sample(3, seed=0))[""].error.max() < 1e-5)
         True
     """
-    layers = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, SteerableMap) and module.likelihood is not None
-    }
+    likelihoods(model)  # says it if this is no model
+    layers = typed_layers(model)
+    if any(getattr(layer.module, "likelihood", None) is not None for layer in layers.values()):
+        layers = {n: layer for n, layer in layers.items() if getattr(layer.module, "likelihood", None) is not None}
     received: dict[str, Tensor] = {}
 
     def remember(name: str) -> Any:
         return lambda _, inputs: received.update({name: inputs[0]})
 
-    hooks = [layer.register_forward_pre_hook(remember(name)) for name, layer in layers.items()]
+    hooks = [layer.module.register_forward_pre_hook(remember(name)) for name, layer in layers.items()]
     try:
         with kept_modes(model):
             model.eval()(x)
@@ -133,26 +177,23 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
     }
 
 
-def _layer_error(layer: SteerableMap, x: Tensor, elements: ArrayLike, on_grid: bool) -> LayerError:
-    assert layer.likelihood is not None
-    moments = layer.likelihood.moment_list()
-    uniform = [moments[0], *(torch.zeros_like(moment) for moment in moments[1:])]
-    kernels = [layer.expand(moments), layer.expand(uniform)]
-    bias = layer.full_bias()
-    n = layer.in_type.group.dimension
-    plain = [layer.convolve(x, kernel, bias) for kernel in kernels]
+def _layer_error(layer: TypedLayer, x: Tensor, elements: ArrayLike, on_grid: bool) -> LayerError:
+    module, in_type, out_type = layer
+    kernels = layer.kernel(), layer.equivariant_part()
+    bias = module.kernel_and_bias()[1]
+    plain = [module.convolve(x, kernel, bias) for kernel in kernels]
     rows: list[list[Tensor]] = [[], [], [], []]
-    for element in np.asarray(elements, dtype=np.float64).reshape(-1, n, n):
-        turned = layer.convolve(x, layer.steered(moments, element.T), bias)
+    for element in _elements(elements, in_type.group):
+        turned = module.convolve(x, layer.steered(element.T), bias)
         rows[0].append(_relative(turned, plain[0], plain[0]))
         if not on_grid:
             for row in rows[1:]:
                 row.append(torch.full_like(rows[0][-1], torch.nan))
             continue
-        moved = layer.in_type.transform(x, element)
+        moved = in_type.transform(x, element)
         for row, kernel, y in zip(rows[1:3], kernels, plain, strict=True):
-            row.append(_relative(layer.out_type.transform(y, element), layer.convolve(moved, kernel, bias), y))
-        rows[3].append(_relative(layer.in_type.transform(moved, element.T), x, x))
+            row.append(_relative(out_type.transform(y, element), module.convolve(moved, kernel, bias), y))
+        rows[3].append(_relative(in_type.transform(moved, element.T), x, x))
     return LayerError(*(torch.stack(row) for row in rows))
 
 

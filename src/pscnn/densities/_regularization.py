@@ -31,6 +31,8 @@ class Regularization(NamedTuple):
 
 def likelihoods(model: nn.Module) -> dict[str, Likelihood]:
     """The distinct densities of a model in module order, each under the name of the first layer that has it."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected a torch.nn.Module, got {model!r}")
     out: dict[str, Likelihood] = {}
     for name, module in model.named_modules():  # yields each object once
         if isinstance(module, Likelihood):

@@ -10,10 +10,13 @@ import torch
 from torch import nn
 
 from pscnn._types import Array
+from pscnn.densities._degree import degree, typed_layers
 from pscnn.densities._regularization import likelihoods
 from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, axis_angle, rotation
 from pscnn.likelihood import Likelihood
 
+EXACT = 1e-9
+"""Up to this share of a kernel that is not equivariant, rounding explains it."""
 KEPT = 0.8
 """A subgroup counts as kept if the density is nowhere on it below this share of its maximum on H."""
 REGAINED = 0.1
@@ -168,6 +171,9 @@ def verdict(rows: list[LayerSummary]) -> list[str]:
 def summary(model: nn.Module) -> str:
     """A table, one line per density: what was kept, entropy, effective size, λ at notable elements; then a verdict.
 
+    For networks without learnt densities, one line per layer: the share of its kernel that is not equivariant, and what
+    its method has to say.
+
     Example:
         >>> from pscnn.groups import C
         >>> print(summary(nn.ModuleDict({"conv": Likelihood(C(4))})))
@@ -178,15 +184,33 @@ def summary(model: nn.Module) -> str:
     """
     rows = layer_summaries(model)
     if not rows:
-        return "no learnt densities: this model has no Likelihood"
+        return _other_methods(model)
     names = list(dict.fromkeys(name for row in rows for name in row.density))
     table = [["layer", "group", "kept", "entropy", "size", "align", *(f"λ({name})" for name in names)]]
     for row in rows:
         values = [f"{row.density[name]:.2f}" if name in row.density else "" for name in names]
         numbers = [f"{x:.2f}".replace("-0.00", "0.00") for x in (row.entropy, row.effective_size, row.alignment)]
         table.append([row.label, row.group, " ".join(row.kept), *numbers, *values])
+    return "\n".join([*_aligned(table, "<<<"), "", *verdict(rows)])
+
+
+def _aligned(table: list[list[str]], sides: str) -> list[str]:
+    """Lines of a table; columns beyond those with a side are aligned on the right."""
     widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
-    sides = ["<"] * 3 + [">"] * (len(widths) - 3)
-    formats = [f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True)]
-    lines = ["  ".join(formats).format(*line).rstrip() for line in table]
-    return "\n".join([*lines, "", *verdict(rows)])
+    formats = [f"{{:{side}{width}}}" for side, width in zip(sides.ljust(len(widths), ">"), widths, strict=True)]
+    return ["  ".join(formats).format(*line).rstrip() for line in table]
+
+
+def _other_methods(model: nn.Module) -> str:
+    first = next(iter(typed_layers(model).values()), None)
+    if first is None:
+        return "no learnt densities: this model has no Likelihood"
+    group = first.in_type.group
+    layers, shares = typed_layers(model, group), degree(model, group)
+    table, lost = [["layer", "group", "not equivariant", "measure"]], ""
+    for number, (name, layer) in enumerate(layers.items(), 1):
+        measure, label = getattr(layer.module, "likelihood", None), f"{number} ({name})"
+        table.append([label, group.name, f"{shares[name]:.1%}", measure.words() if measure else ""])
+        lost = lost or (label if shares[name] > EXACT else "")
+    said = f"Equivariance is first lost in layer {lost}." if lost else "Equivariance is kept in every layer."
+    return "\n".join([*_aligned(table, "<<><"), "", said])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pscnn.experiments import _digits, _flows, _rivals, _volumes
+from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
 from pscnn.experiments._discover import (
@@ -17,13 +17,14 @@ from pscnn.experiments._discover import (
     validation_scores,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
-from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, spread
+from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
 
 SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
     **_digits.SHEETS,
     **_rivals.SHEETS,
+    **_relaxations.SHEETS,
     **_volumes.SHEETS,
     **_flows.SHEETS,
     "vectors": vector_sheets,
@@ -59,6 +60,7 @@ __all__ = [
     "receptive_fields",
     "run_bench",
     "save_runs",
+    "select",
     "space_sheets",
     "spread",
     "symmetry_sheet",

@@ -12,9 +12,20 @@ import numpy as np
 import yaml
 from filelock import Timeout
 
-from pscnn._files import to_json, write_whole
-from pscnn.data import DataError, read_arrays
-from pscnn.training import ConfigError, Settings, Store, check_result, make_settings, read_result, read_yaml
+from pscnn._extras import PscnnError
+from pscnn._files import plain_file, to_json, write_whole
+from pscnn.data import read_arrays
+from pscnn.training import (
+    ConfigError,
+    Settings,
+    Store,
+    check_result,
+    make_settings,
+    read_json,
+    read_result,
+    read_yaml,
+    write_arrays,
+)
 
 _Run = tuple[Settings, dict[str, Any], dict[str, Any], dict[str, Any]]
 """Settings, result, versions and densities."""
@@ -34,7 +45,7 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
     for folder in folders:
         try:
             lines.append(to_json(_read(Path(folder))))
-        except (OSError, ValueError, DataError) as error:
+        except (OSError, ValueError, PscnnError) as error:
             raise ConfigError(f"{folder} is not complete: {error}") from None
     try:
         write_whole(path, '{"runs": [\n' + ",\n".join(lines) + "\n]}\n")
@@ -47,7 +58,7 @@ def _read(folder: Path) -> dict[str, Any]:
     return {
         "config": read_yaml(folder / "config.yaml"),
         "result": read_result(folder),
-        "environment": json.loads((folder / "environment.json").read_text()),
+        "environment": read_json(folder / "environment.json"),
         "densities": {name: array.astype(np.float64).round(6).tolist() for name, array in densities.items()},
     }
 
@@ -65,11 +76,11 @@ def take_runs(path: str | Path, root: str | Path) -> int:
         How many were put there.
     """
     try:
-        runs = json.loads(Path(path).read_text())["runs"]
+        runs = json.loads(plain_file(Path(path)).read_text(encoding="utf-8"))["runs"]
         found = [_checked(run) for run in runs]
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{path} is not a file of runs, as pscnn results --save makes them: {error}") from None
     store = Store(root)
     try:
@@ -108,6 +119,6 @@ def _put(store: Store, run: _Run) -> bool:
         (folder / "failure.json").unlink(missing_ok=True)
         write_whole(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
         write_whole(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
-        np.savez(folder / "densities.npz", **densities)
+        write_arrays(folder / "densities.npz", densities)
         write_whole(folder / "result.json", to_json(result, indent=2) + "\n")  # last: now it is finished
         return True

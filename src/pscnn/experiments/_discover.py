@@ -92,7 +92,7 @@ def discover_plan(
     """
     about = own.read_about(data)
     given: dict[str, Any] = {"width": width} if width is not None else {}
-    base = OwnSettings(data=str(data), about=about.to_json(), group=group, **given)
+    base = OwnSettings(data=data.name, about=about.to_json(), group=group, **given)
     base = replace(base, batch_size=max(2, min(base.batch_size, 2 ** int(math.log2(max(2, about.counts[0] / 8))))))
     partial = replace(base, bandlimit=bandlimit)
     aim = parameter_count(partial)
@@ -102,13 +102,23 @@ def discover_plan(
     key = json.dumps([kinds["p-scnn"].to_dict(), minutes, seeds, workers, device], sort_keys=True)
     path = folder / f"plan-{hashlib.sha256(key.encode()).hexdigest()[:8]}.json"
     if path.exists():
-        epochs = int(json.loads(path.read_text())["epochs"])
+        epochs = _planned(path)
     else:
         per_epoch = {method: _seconds_per_epoch(one, device, workers) for method, one in kinds.items()}
         epochs = _epochs(per_epoch, minutes, seeds, workers)
         plan = {"epochs": epochs, "seeds": seeds, "minutes": minutes, "seconds per epoch": per_epoch}
         write_whole(path, json.dumps(plan, indent=2) + "\n")
     return [replace(kinds[method], epochs=epochs, seed=seed) for seed in range(seeds) for method in DISCOVER_METHODS]
+
+
+def _planned(path: Path) -> int:
+    try:
+        epochs = json.loads(path.read_text(encoding="utf-8"))["epochs"]
+        if not isinstance(epochs, int):
+            raise TypeError(f"epochs must be a whole number, got {epochs!r}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{path} is damaged ({error}): delete it to plan again") from None
+    return epochs
 
 
 def _epochs(per_epoch: dict[str, float], minutes: float, seeds: int, workers: int) -> int:
@@ -230,4 +240,5 @@ def prepared_file(
             digest.update(np.ascontiguousarray(arrays[name]).tobytes())
     path = folder / f"data-{digest.hexdigest()[:8]}.npz"
     temporary.replace(path)
+    own.write_contact_sheet(path, folder / "examples.png")
     return path

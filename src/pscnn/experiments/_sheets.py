@@ -84,6 +84,7 @@ class Sheet:
         options: Of the figure.
         seeds: How many networks a figure shows at most; None for all.
         digits: After the decimal point.
+        column_digits: The same for columns that differ; where there are none, thousands are set apart.
     """
 
     title: str
@@ -93,6 +94,7 @@ class Sheet:
     options: Mapping[str, Any] = field(default_factory=dict)
     seeds: int | None = None
     digits: int = 3
+    column_digits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[str]:
@@ -143,11 +145,27 @@ class Sheet:
         theirs = published(self.paper) if self.paper else {}
         out: dict[Place, Cell | None] = {}
         for (row, column), (one, key) in self.cells.items():
-            found = [r for r in map(result, self.of_seeds(one, seeds)) if r is not None and r[key] is not None]
+            found = [r for r in map(result, self.of_seeds(one, seeds)) if r is not None and r.get(key) is not None]
             values = [math.nan if diverged(r) else float(r[key]) for r in found]
             printed, lost = theirs.get(row, {}).get(column), sum(map(diverged, found))
             out[row, column] = Cell(*spread(values), len(values), printed, lost) if values else None
         return out
+
+
+def select(sheets: Sequence[Sheet], words: Iterable[str]) -> list[Sheet]:
+    """What remains of several sheets with the rows and columns that are named, or fit a pattern.
+
+    If columns are named, a sheet without any of them is left out, whatever its rows are called.
+    """
+    chosen = list(words)
+    if not chosen:
+        return list(sheets)
+
+    def has_column(sheet: Sheet) -> bool:
+        return any(fnmatchcase(column, word) for column in sheet.columns for word in chosen)
+
+    named = any(map(has_column, sheets))
+    return [sheet.only(chosen) for sheet in sheets if sheet.names(chosen) and (has_column(sheet) or not named)]
 
 
 def check_words(sheets: Sequence[Sheet], words: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ Everything here is exact mathematics in NumPy float64, memoised in the process a
 """
 
 from pscnn.groups._axial import Axial, parse
-from pscnn.groups._decompose import block_diagonal, pick_basis
+from pscnn.groups._decompose import block_diagonal, intertwiners, pick_basis
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._group import Group
 from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
@@ -32,6 +32,7 @@ __all__ = [
     "circular_harmonics",
     "clebsch_gordan",
     "direct_sum",
+    "intertwiners",
     "listed",
     "octahedral_sphere_rule",
     "parse",

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pscnn._memo import memo
+from pscnn._memory import TooLargeError, afford
 from pscnn._types import Array, ArrayLike
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._representation import DirectSum, Irrep
 
 if TYPE_CHECKING:
     from pscnn.groups._planar import PlanarGroup
+
+HIGHEST = 10**5
+"""Frequency up to which irreps can be listed."""
 
 
 class Group(ABC):
@@ -85,6 +89,9 @@ class Group(ABC):
                 f"{self.name} is infinite: its regular representation has no end. "
                 f"Use {self.name}.functions(bandlimit) for the band-limited one"
             )
+        afford(
+            self.order**2, f"the regular representation of {self.name}", "use a smaller group or functions(bandlimit)"
+        )
         return _quotient(self, None if subgroup is None else self.as_subgroup(subgroup))
 
     def functions(self, bandlimit: int, subgroup: Group | None = None) -> FunctionSpace:
@@ -111,6 +118,8 @@ class Group(ABC):
         if bandlimit < 0:
             raise ValueError(f"bandlimit must be 0 or more, got {bandlimit}")
         bandlimit = bandlimit if highest is None else min(bandlimit, highest)
+        if bandlimit > HIGHEST:
+            raise TooLargeError(f"irreps are listed up to frequency {HIGHEST}, got {bandlimit}: use a lower bandlimit")
         return tuple(Irrep(self, index) for index in self.irrep_indices(bandlimit))
 
     def irrep_indices(self, bandlimit: int) -> list[tuple[int, ...]]:

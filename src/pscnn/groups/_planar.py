@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pscnn._memo import memo
+from pscnn._memory import afford
 from pscnn._types import Array, ArrayLike
 from pscnn.groups import _harmonics
 from pscnn.groups._group import Group
@@ -81,6 +82,7 @@ class PlanarGroup(Group):
         """All elements of a finite group; equally spaced angles, closed under D(4), otherwise."""
         if degree < 0:
             raise ValueError(f"degree must be 0 or more, got {degree}")
+        afford(10 * (self.n or degree), f"the elements of {self.name}", "use a smaller group or degree")
         return _planar_quadrature(self.n or 4 * (degree // 4 + 1), self.has_reflections)
 
     def sample(self, count: int, seed: int) -> Array:

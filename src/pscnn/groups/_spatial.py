@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pscnn._memo import memo
+from pscnn._memory import afford
 from pscnn._types import Array
 from pscnn.groups import _harmonics
 from pscnn.groups._group import Group
@@ -107,6 +108,9 @@ class SpatialGroup(Group):
 
 @memo
 def _rotation_quadrature(degree: int, reflections: bool) -> tuple[Array, Array]:
+    afford(
+        4.5 * (1 + reflections) * (degree + 1) ** 3, f"a quadrature of degree {degree} in space", "use a lower degree"
+    )
     points, weights = _harmonics.sphere_quadrature(degree)
     angles = 2 * np.pi * np.arange(degree + 1) / (degree + 1)
     turns = np.zeros((degree + 1, 3, 3))

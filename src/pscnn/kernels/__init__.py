@@ -2,6 +2,20 @@
 
 from pscnn.kernels._harmonics import Ring, SteerableBasis, grid_points, rings
 from pscnn.kernels._layout import Layout, layout
+from pscnn.kernels._pixels import PixelBasis, exchanges, maps_pixels
 from pscnn.kernels._slots import SlotBasis, slot_basis, slots
 
-__all__ = ["Layout", "Ring", "SlotBasis", "SteerableBasis", "grid_points", "layout", "rings", "slot_basis", "slots"]
+__all__ = [
+    "Layout",
+    "PixelBasis",
+    "Ring",
+    "SlotBasis",
+    "SteerableBasis",
+    "exchanges",
+    "grid_points",
+    "layout",
+    "maps_pixels",
+    "rings",
+    "slot_basis",
+    "slots",
+]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pscnn._memo import memo
+from pscnn._memory import afford
 from pscnn._types import Array
 from pscnn.groups import O2, O3, Group, Irrep, circular_harmonics, spherical_harmonics
 
@@ -106,6 +107,9 @@ def _elements(group: Group, kernel_size: int | None) -> tuple[tuple[Irrep, ...],
     """The irreps of all elements, and per ring and frequency the change of basis that splits the harmonics under H."""
     if kernel_size is None:
         return (group.trivial,), ()
+    n = group.dimension
+    count = sum(2 * ring.frequency + 1 if n == 2 else (ring.frequency + 1) ** 2 for ring in rings(kernel_size, n))
+    afford(count * kernel_size**n, f"the basis of kernels of side {kernel_size}", "use a smaller kernel_size")
     irreps: list[Irrep] = []
     parts = []
     for ring in rings(kernel_size, group.dimension):

@@ -1,49 +1,94 @@
 """The paper's networks and every baseline: one architecture per task, methods as ingredients."""
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn as tnn
 
 from pscnn.groups import Group, parse
+from pscnn.models._by_method import by_method
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
-from pscnn.models._flows import FLOW_METHODS, PAST, flows, roll_out
-from pscnn.models._kit import Rescale, highest_frequency, penalty, twin
+from pscnn.models._flows import FLOW_METHODS as STEERABLE_FLOW
+from pscnn.models._flows import PAPER_FLOW_METHODS, PAST, flows, roll_out
+from pscnn.models._kit import Rescale, advance, highest_frequency, penalty, twin
 from pscnn.models._methods import METHODS as STEERABLE
-from pscnn.models._methods import FreeConvolution, ParallelPathway, ResidualPathway
+from pscnn.models._methods import (
+    WRAPPERS,
+    Augerino,
+    Augmented,
+    Constrained,
+    Fixed,
+    FreeConvolution,
+    Interval,
+    Method,
+    ParallelPathway,
+    PenalisedKernels,
+    Relaxed,
+    ResidualPathway,
+    read_kept,
+)
 from pscnn.models._released import DetachedBatchNorm, as_released
+from pscnn.models._resnet import resnet
+from pscnn.models._unet import unet
 from pscnn.models._vectors import VECTOR_METHODS, FreeProjection, vectors
-from pscnn.models._volumes import VOLUME_METHODS, VOLUME_SIZES, volumes
+from pscnn.models._volumes import VOLUME_METHODS as STEERABLE_VOLUME
+from pscnn.models._volumes import VOLUME_SIZES, volumes
+from pscnn.nn import FieldType
 
 __all__ = [
     "DENSITY_METHODS",
     "DIGIT_PADDINGS",
     "DIGIT_SIZES",
     "FLOW_METHODS",
+    "MEASURE_METHODS",
     "METHODS",
     "NONLINEARITIES",
+    "PAPER_FLOW_METHODS",
     "PAST",
+    "STEERABLE",
+    "STRENGTHS",
     "VECTOR_METHODS",
     "VECTOR_NONLINEARITIES",
     "VOLUME_METHODS",
     "VOLUME_SIZES",
+    "WRAPPERS",
+    "Augerino",
+    "Augmented",
+    "Constrained",
     "DetachedBatchNorm",
+    "Fixed",
     "FreeConvolution",
     "FreeProjection",
+    "Interval",
+    "Method",
     "ParallelPathway",
+    "PenalisedKernels",
+    "Relaxed",
     "Rescale",
     "ResidualPathway",
+    "advance",
     "as_released",
     "build",
+    "by_method",
     "highest_frequency",
     "penalty",
+    "read_kept",
+    "resnet",
     "roll_out",
     "twin",
+    "unet",
 ]
 
-METHODS = ("cnn", *STEERABLE)
+METHODS = ("cnn", *STEERABLE, *WRAPPERS)
+VOLUME_METHODS = (*STEERABLE_VOLUME, *WRAPPERS)
+FLOW_METHODS = (*STEERABLE_FLOW, *WRAPPERS)
 DENSITY_METHODS = (*(name for name, method in STEERABLE.items() if method.has_densities), "pe-mlp")
+MEASURE_METHODS = (*(name for name, method in STEERABLE.items() if method.has_measures), "pe-mlp")
+STRENGTHS = {name: method.strength for name, method in STEERABLE.items() if method.strength is not None}
+STRENGTHS["augerino"] = Augerino.usual_strength
+"""Methods with a number of their own, and its usual value."""
 NONLINEARITIES = ("gated", "gated-fields", "gated-functions", "fourier")
 VECTOR_NONLINEARITIES = ("gated", "fourier")
 NETWORKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, str]] = {
@@ -63,20 +108,26 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
         network: "images" (the paper's for double digits), "volumes" (for medical volumes), "vectors" or "flow".
         method: By default the one with densities.
 
-            - "images": "cnn" (plain), "scnn" (equivariant), "restricted" (equivariant, then free), "rpp" (residual
-              pathway priors), "p-scnn" (learnt densities) or "twin" (free kernels in the equivariant network).
+            - For all but "vectors": "cnn" (plain), "rpp" (residual pathway priors), "p-scnn" (learnt densities),
+              "projection" (free, with a penalty on what is not equivariant), "relaxation" (free only while it is
+              trained), "ace" (a learnt deviation under a constraint), "interval" (learnt intervals of rotations),
+              "free" (free within the band-limit), "fixed" (a given measure), "augment" and "augerino" (the plain
+              network, with inputs transformed by H or by a learnt part of it).
+            - "images": also "scnn" (equivariant), "restricted" (equivariant, then free) or "twin" (free kernels in the
+              equivariant network).
             - "vectors": "mlp" (plain), "e-mlp" (equivariant), "pe-mlp" (learnt densities) or "preliminary" (free
               matrices per pair of irreps instead of a density).
-            - "volumes": "cnn", "scnn", "twin", "rpp" (whole blocks with a plain one in parallel), "p-scnn" (the second
-              layer of every residual block has a density, which its skip connection shares) or "resnet18", another
-              architecture, with which the MedMNIST collection is measured; it takes ``classes`` and ``channels`` only.
-            - "flow": "mlp", "cnn" (plain), "e2cnn" (equivariant to C(4)), "rpp", "combo" (plain, then equivariant),
-              "clcnn" (every pixel of the image has its own kernel), "lift" (equivariant, with features of the whole
-              image), "rgroup" (filters mixed anew for every turn), "rsteer" (every pixel of the kernel has its own
-              weights) or "p-scnn" (with C(4) regular fields and ReLU, else irreps up to frequency 2 and gates).
+            - "volumes": also "scnn", "twin" or "resnet18", another architecture, with which the MedMNIST collection is
+              measured; it takes ``classes`` and ``channels`` only. With measures, the second layer of every residual
+              block has one, which its skip connection shares; "rpp" has a plain block beside every whole block.
+            - "flow": also "mlp", "e2cnn" (equivariant to C(4)), "combo" (plain, then equivariant), "clcnn" (every pixel
+              of the image has its own kernel), "lift" (equivariant, with features of the whole image), "rgroup"
+              (filters mixed anew for every turn) or "rsteer" (every pixel of the kernel has its own weights). With
+              measures over C(4): regular fields and ReLU, else irreps up to frequency 2 and gates.
         group: H, or its name: of the plane, for "volumes" of space, for "vectors" of either.
         options: For all: ``bandlimit`` (L of the densities) and ``density`` (further options of ``pscnn.Likelihood``,
-            such as ``{"alignment": "construction"}``). For all but "flow": ``nonlinearity``, "gated" or "fourier" (for
+            such as ``{"alignment": "construction"}``, or of the method's own measure: ``strength`` for those of
+            ``STRENGTHS``, ``keep`` for "fixed"). For all but "flow": ``nonlinearity``, "gated" or "fourier" (for
             volumes: functions on the sphere, or on the group if it turns about an axis); for images and volumes also
             "gated-fields" (one gate per field instead of one per irrep) and "gated-functions" (the irreps of "fourier",
             with gates).
@@ -98,6 +149,7 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
         raise ValueError(f"unknown network {network!r}: use one of {', '.join(NETWORKS)}")
     make, methods, default, where = NETWORKS[network]
     method = method or default
+    wrapper = WRAPPERS.get(method) if "cnn" in methods else None
     known = [name for name in inspect.signature(make).parameters if name not in ("method", "group")]
     for name in options:
         if name not in known:
@@ -105,7 +157,26 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
     nonlinearities = VECTOR_NONLINEARITIES if network == "vectors" else NONLINEARITIES
     if options.get("nonlinearity", "gated") not in nonlinearities:
         raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(nonlinearities)}")
+    if not 0 < options.get("width", 1) < math.inf:
+        raise ValueError(f"width must be positive and finite, got {options['width']}")
+    for name in ("classes", "channels"):
+        if not isinstance(options.get(name, 1), int) or options.get(name, 1) < 1:
+            raise ValueError(f"{name} must be a whole number of 1 or more, got {options[name]!r}")
     group = parse(group) if isinstance(group, str) else group
     if method not in methods:
         raise ValueError(f"unknown method {method!r}{where}: use one of {', '.join(methods)}")
-    return make(method, group, **options)
+    if wrapper is None:
+        return make(method, group, **options)
+    # Their own options are where those of densities are.
+    own = options.pop("density", None) or {}
+    return tnn.Sequential(wrapper(make("cnn", group, **options), *_ends(make, group, options), **own))
+
+
+def _ends(make: Callable[..., tnn.Sequential], group: Group, options: dict[str, Any]) -> tuple[Any, ...]:
+    """Types of what a plain network is given and of what it gives if that is a field, and the size of both."""
+    usual = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
+    size = options.get("size", usual["size"])
+    if make is flows:
+        return *(FieldType(group, count * [group.vector]) for count in (PAST, 1)), size
+    channels = options.get("channels", usual["channels"])
+    return FieldType(group, channels * [group.trivial]), None, group.dimension * [size]

@@ -17,11 +17,13 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.groups import C, Group, direct_sum
-from pscnn.likelihood import Likelihood
-from pscnn.models._methods import ResidualPathway
+from pscnn.measures import Measure
+from pscnn.models._methods import METHODS, ResidualPathway
 from pscnn.nn import FieldType
 
-FLOW_METHODS = ("mlp", "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer", "p-scnn")
+PAPER_FLOW_METHODS = ("mlp", "cnn", "e2cnn", "rpp", "combo", "clcnn", "lift", "rgroup", "rsteer", "p-scnn")
+"""Those of the paper's Table 3."""
+FLOW_METHODS = tuple(dict.fromkeys((*PAPER_FLOW_METHODS, *(name for name, one in METHODS.items() if one.has_measures))))
 Make = Callable[..., tnn.Module]
 PAST = 10
 """Frames that a network sees."""
@@ -44,16 +46,18 @@ def flows(
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
     """A network from (B, 20, H, W) to (B, 2, H, W)."""
-    density = density or {}
-    if method == "p-scnn" and group != C(4):
-        return _irreps(group, hidden, layers, kernel, bandlimit, density)
+
+    def new_density() -> Measure | None:
+        return METHODS[method].density(group, bandlimit, **density or {}) if method in METHODS else None
+
+    if method in METHODS and METHODS[method].has_measures and group != C(4):
+        return _irreps(group, hidden, layers, kernel, new_density)
 
     def plain(source: int, target: int) -> tnn.Conv2d:
         return tnn.Conv2d(source, target, kernel, padding=kernel // 2)
 
     def steered(source: FieldType, target: FieldType) -> nn.Conv2d:
-        likelihood = Likelihood(group, bandlimit, **density) if method == "p-scnn" else None
-        return nn.Conv2d(source, target, kernel, padding="same", likelihood=likelihood)
+        return nn.Conv2d(source, target, kernel, padding="same", likelihood=new_density())
 
     def both(source: FieldType, target: FieldType) -> ResidualPathway:
         free = plain(source.size, target.size)
@@ -106,14 +110,13 @@ def _chain(types: Sequence[Any], make: Make, norm: Make | None = None) -> list[t
 
 
 def _irreps(
-    group: Group, hidden: int, layers: int, kernel: int, bandlimit: int, density: dict[str, Any]
+    group: Group, hidden: int, layers: int, kernel: int, new_density: Callable[[], Measure | None]
 ) -> tnn.Sequential:
     fields = FieldType(group, PAST * [group.vector])
     out: list[tnn.Module] = []
 
     def layer(target: FieldType, bias: bool) -> tnn.Module:
-        likelihood = Likelihood(group, bandlimit, **density)
-        return nn.Conv2d(fields, target, kernel, padding="same", bias=bias, likelihood=likelihood)
+        return nn.Conv2d(fields, target, kernel, padding="same", bias=bias, likelihood=new_density())
 
     for _ in range(layers - 1):
         gate = nn.GatedBatchNorm(FieldType(group, hidden * [direct_sum(list(group.irreps(2)))]))

@@ -10,7 +10,7 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.groups import O3, Group, direct_sum
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.models._methods import METHODS, FreeConvolution
 from pscnn.nn import FieldType
 
@@ -45,12 +45,12 @@ class SteerableKit:
             layers.append(nn.DiskMask(self.fields, size))
         return layers
 
-    def new_density(self) -> Likelihood | None:
-        """A density, if the method has them."""
+    def new_density(self) -> Measure | None:
+        """A density, or another measure, if the method has them."""
         return self.method.density(self.group, self.bandlimit, **self.density)
 
     def convolution(
-        self, out: FieldType, window: Window, bias: bool = True, likelihood: Likelihood | None = None
+        self, out: FieldType, window: Window, bias: bool = True, likelihood: Measure | None = None
     ) -> tnn.Module:
         """One convolution of the method."""
         make = nn.Conv2d if self.group.dimension == 2 else nn.Conv3d
@@ -58,7 +58,7 @@ class SteerableKit:
         return self.method.layer(layer)
 
     def block(
-        self, copies: int, frequency: int, window: Window, norm: bool = True, likelihood: Likelihood | None = None
+        self, copies: int, frequency: int, window: Window, norm: bool = True, likelihood: Measure | None = None
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
@@ -91,7 +91,7 @@ class SteerableKit:
         return [layer]
 
     def final(
-        self, channels: int, invariant: bool, kernel: int = 1, likelihood: Likelihood | None = None
+        self, channels: int, invariant: bool, kernel: int = 1, likelihood: Measure | None = None
     ) -> tuple[list[tnn.Module], int]:
         """A convolution to invariant features, or to as many of all irreps, and their number."""
         if invariant:
@@ -152,7 +152,25 @@ def head(features: int, classes: int) -> list[tnn.Module]:
 def penalty(model: tnn.Module) -> Tensor | None:
     """What a model's layers add to the loss: the sum over those that have a penalty, None if there are none."""
     terms: list[Tensor] = [module.penalty() for module in model.modules() if hasattr(module, "penalty")]  # type: ignore[operator]
+    for module in model.modules():
+        if isinstance(module, nn.SteerableMap) and hasattr(module.likelihood, "weight_penalty"):
+            terms.append(module.likelihood.weight_penalty(*module.energies()))  # type: ignore[union-attr, operator]
     return sum(terms[1:], terms[0]) if terms else None
+
+
+def advance(model: tnn.Module, step: int, steps: int) -> None:
+    """Tell every part of a model that follows the course of training where it is; call it before every step.
+
+    It changes tensors in place and outside of the step: a step that was recorded, or compiled, finds the new values.
+
+    Args:
+        model: Any.
+        step: From 0.
+        steps: How many there will be.
+    """
+    for module in model.modules():
+        if hasattr(module, "advance"):
+            module.advance(step, steps)  # type: ignore[operator]
 
 
 def twin(model: tnn.Module) -> tnn.Module:

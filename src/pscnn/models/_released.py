@@ -48,7 +48,7 @@ def as_released(model: tnn.Module, switches: Collection[str]) -> tnn.Module:
             setattr(model, name, DetachedBatchNorm(child.in_type))
     for layer in [module for module in model.modules() if isinstance(module, SteerableMap)]:
         old = layer.likelihood
-        if "sampling" in switches and old is not None:
+        if "sampling" in switches and isinstance(old, Likelihood):
             layer.likelihood = CoarseLikelihood(old.group, old.bandlimit, alignment=old.alignment)
         if "basis" in switches:
             rescale(layer)

@@ -2,9 +2,10 @@
 
 from pscnn.nn._bases import TileBasis
 from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._centred import Centred
 from pscnn.nn._conv import Conv2d, Conv3d, Linear, expand_once
 from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
-from pscnn.nn._convert import convert
+from pscnn.nn._convert import Method, RestrictHere, convert
 from pscnn.nn._export import export
 from pscnn.nn._factors import FieldProduct, FieldScale, SqueezeExcitation
 from pscnn.nn._fast import convolve
@@ -14,6 +15,8 @@ from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourie
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._max_pool import NormMaxPool
 from pscnn.nn._nonlinearity import GatedNonlinearity, Gates, NormNonlinearity
+from pscnn.nn._pixel_conv import PixelConv
+from pscnn.nn._projection import equivariant_part, steered_kernel
 from pscnn.nn._restriction import Restriction
 from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, StochasticDepth, Upsample
@@ -22,6 +25,7 @@ from pscnn.nn._steerable import SteerableMap
 __all__ = [
     "AvgPoolAntialiased",
     "BatchNorm",
+    "Centred",
     "Conv2d",
     "Conv3d",
     "ConvTranspose2d",
@@ -41,9 +45,12 @@ __all__ = [
     "InstanceNorm",
     "LayerNorm",
     "Linear",
+    "Method",
     "NormMaxPool",
     "NormNonlinearity",
+    "PixelConv",
     "QuotientFourierPointwise",
+    "RestrictHere",
     "Restriction",
     "SqueezeExcitation",
     "SteerableMap",
@@ -53,7 +60,9 @@ __all__ = [
     "affine",
     "convert",
     "convolve",
+    "equivariant_part",
     "expand_once",
     "export",
     "function_field",
+    "steered_kernel",
 ]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import Proxy
 
-from pscnn.likelihood import Likelihood
-from pscnn.nn._centred import centred
-from pscnn.nn._export import trace
+from pscnn.measures import Measure
+from pscnn.nn._centred import Centred, centred, surrounded
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType
@@ -36,7 +36,7 @@ class _Conv(SteerableMap):
         dilation: int = 1,
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,
@@ -54,10 +54,10 @@ class _Conv(SteerableMap):
         super().__init__(in_type, out_type, kernel_size, likelihood, bias, gain, device, dtype, groups)
         extent = dilation * (kernel_size - 1) + 1
         if padding == "same":
-            if stride != 1 or extent % 2 == 0:
-                raise ValueError(
-                    f"{name}: padding='same' needs stride 1 and an odd kernel, got {stride}, {kernel_size}"
-                )
+            if stride != 1:
+                raise ValueError(f"{name}: padding='same' needs stride 1, got {stride}")
+            if extent % 2 == 0:
+                raise ValueError(f"{name}: padding='same' needs an odd kernel, got {kernel_size}")
             padding = extent // 2
         elif padding == "valid":
             padding = 0
@@ -65,28 +65,39 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: padding must be 0 or more, 'same' or 'valid', got {padding!r}")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
+        for what, value in (("stride", stride), ("dilation", dilation)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: {what} must be 1 or more, got {value!r}")
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
-        self._window = self.dimension, extent, stride, padding, padding_mode
+        self._before = padding if padding_mode != "zeros" else 0  # put around the map before it is averaged
+        self._window = self.dimension, extent, stride, padding - self._before
+
+    def forward(self, x: Tensor) -> Tensor:
+        known = not (isinstance(x, Proxy) or torch.compiler.is_compiling())
+        if known and x.ndim > 2 and any(n + 2 * self.padding < self._window[1] for n in x.shape[2:]):
+            got = " × ".join(map(str, x.shape[2:]))
+            extent = f"{self._window[1]} or more with the padding"
+            raise ValueError(f"{type(self).__name__}: expected images of {extent}, got {got}")
+        return super().forward(x)
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""
-        x, zeros = centred(x, *self._window)
-        if len(set(zeros)) > 1:  # maps whose sides are odd and even
-            x, zeros = F.pad(x, [n for n in reversed(zeros) for _ in range(2)]), [0]
-        return convolve(x, kernel, bias, self.stride, zeros[0], self.dilation, self.groups)
+        x = centred(surrounded(x, self.dimension, self._before, self.padding_mode), *self._window)
+        return convolve(x, kernel, bias, self.stride, self._window[-1], self.dilation, self.groups)
 
     def plain(self) -> nn.Module:
-        """The same map as a ``torch.nn`` convolution with a fixed kernel, in a graph with what centres its samples."""
+        """The same map as a ``torch.nn`` convolution with a fixed kernel; if strided, within a ``Centred``."""
         with torch.no_grad():
             return self.plain_with(self.kernel(), self.full_bias())
 
     def plain_with(self, kernel: Tensor, bias: Tensor | None) -> nn.Module:
         """A ``torch.nn`` convolution with another kernel and bias in this layer's place."""
-        cls, where = nn.Conv2d if self.dimension == 2 else nn.Conv3d, (self.stride, self.padding, self.dilation)
-        more = {"padding_mode": self.padding_mode, "groups": self.groups}
-        convolution = self._fill(cls, kernel, bias, self.kernel_size, *where, **more)
-        return convolution if self.stride == 1 else trace(_Centred(convolution, self._window)).train(self.training)
+        cls, strided = nn.Conv2d if self.dimension == 2 else nn.Conv3d, self.stride > 1
+        where = self.stride, self._window[-1] if strided else self.padding, self.dilation
+        more = {"padding_mode": "zeros" if strided else self.padding_mode, "groups": self.groups}
+        made: nn.Module = self._fill(cls, kernel, bias, self.kernel_size, *where, **more)
+        return Centred(made, self._before, self.padding_mode) if strided else made  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
         return (
@@ -94,21 +105,6 @@ class _Conv(SteerableMap):
             + (f", dilation={self.dilation}" if self.dilation != 1 else "")
             + (f", groups={self.groups}" if self.groups != 1 else "")
         )
-
-
-class _Centred(nn.Module):
-    """A ``torch.nn`` convolution of a map that it samples symmetrically; only ever seen as its trace."""
-
-    def __init__(self, convolution: nn.Conv2d | nn.Conv3d, window: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.convolution, self.window = convolution, window
-
-    def forward(self, x: Tensor) -> Tensor:
-        own = self.convolution
-        x, zeros = centred(x, *self.window)
-        run: Any = F.conv2d if isinstance(own, nn.Conv2d) else F.conv3d
-        out: Tensor = run(x, own.weight, own.bias, own.stride, zeros, own.dilation, own.groups)
-        return out
 
 
 class Conv2d(_Conv):
@@ -128,7 +124,8 @@ class Conv2d(_Conv):
         dilation: Spacing of the kernel's points.
         bias: Whether to learn a bias.
         padding_mode: "zeros", "reflect", "replicate" or "circular".
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
         groups: As in ``torch.nn.Conv2d``, of whole fields: both types must be that many equal parts.
 
@@ -168,7 +165,8 @@ class Linear(SteerableMap):
         in_type: Type of the input.
         out_type: Type of the output, over the same group.
         bias: Whether to learn a bias, on trivial irreps only.
-        likelihood: The density of elements to average over; None for full equivariance without one.
+        likelihood: The density, or another measure, of elements to average over; None for full equivariance without
+            one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
 
     Shape:
@@ -180,7 +178,7 @@ class Linear(SteerableMap):
         in_type: FieldType,
         out_type: FieldType,
         bias: bool = True,
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._export import trace
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType
@@ -29,7 +29,7 @@ class _ConvTranspose(SteerableMap):
         output_padding: int = 0,
         bias: bool = True,
         dilation: int = 1,
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         gain: float = 1.0,
         device: Device = None,
         dtype: DType = None,

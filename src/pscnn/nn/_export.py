@@ -7,8 +7,9 @@ import copy
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._batch_norm import BatchNorm
+from pscnn.nn._centred import Centred
 
 
 class _Normalise(nn.Module):
@@ -39,6 +40,8 @@ def export(model: nn.Module) -> nn.Module:
     Args:
         model: Any module with pscnn layers in it, or one such layer.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected a torch.nn.Module, got {model!r}")
     return _plain(model, {})
 
 
@@ -48,7 +51,8 @@ def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     out: nn.Module
     if hasattr(type(module), "plain"):  # one torch layer with an expanded kernel
         out = module.plain()  # type: ignore[operator]
-    elif isinstance(module, Likelihood):  # is in the kernels now
+        out = trace(out) if isinstance(out, Centred) else out
+    elif isinstance(module, Measure):  # is in the kernels now
         out = nn.Identity()
     elif isinstance(module, BatchNorm):
         out = trace(_Normalise(module))

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._conv import Linear
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
@@ -88,7 +88,7 @@ class SqueezeExcitation(_PerField):
         self,
         in_type: FieldType,
         channels: int,
-        likelihood: Likelihood | None = None,
+        likelihood: Measure | None = None,
         device: Device = None,
         dtype: DType = None,
     ) -> None:

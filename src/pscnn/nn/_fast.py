@@ -255,16 +255,25 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
         along = kernel.sum(tuple(range(1, kernel.ndim)))
         sizes = _sides(x, len(along), stride, padding)
         return Blur.apply(x, along, sizes, stride, padding, False)  # type: ignore[no-untyped-call]
-    weight = kernel.to(x.dtype).expand(channels, 1, *kernel.shape)
-    return (F.conv2d if kernel.ndim == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
+    return depthwise(x, channels, kernel, kernel.ndim, stride, padding)
 
 
-def average(x: Tensor, sides: list[Any], padding: list[Any]) -> Tensor:
+def depthwise(x: Tensor, channels: int, kernel: Tensor, dimension: int, stride: int, padding: int = 0) -> Tensor:
+    """Every channel convolved with one kernel."""
+    weight = kernel.to(x.dtype).expand(channels, 1, *[-1] * dimension)
+    return (F.conv2d if dimension == 2 else F.conv3d)(x, weight, None, stride, padding, groups=channels)
+
+
+def average(x: Tensor, sides: list[Any]) -> Tensor:
     """Averages of windows with sides of 1 or 2 pixels at every place; of 2 along all axes, a blur by ½, ½."""
-    if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides) and len(set(padding)) == 1:
-        sizes = _sides(x, 2, 1, padding[0])
-        return Blur.apply(x, x.new_full((2,), 0.5), sizes, 1, padding[0], False)  # type: ignore[no-untyped-call]
-    return (F.avg_pool2d if len(sides) == 2 else F.avg_pool3d)(x, sides, 1, padding)
+    if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides):
+        return Blur.apply(x, x.new_full((2,), 0.5), _sides(x, 2, 1, 0), 1, 0, False)  # type: ignore[no-untyped-call]
+    pool: Any = F.avg_pool2d if len(sides) == 2 else F.avg_pool3d
+    if not isinstance(
+        x, Tensor
+    ):  # traced: onnxruntime would join a pooling with zeros around a map before it, and fail
+        return pool(x.flatten(0, 1), sides, 1).unflatten(0, (-1, x.shape[1]))
+    return pool(x, sides, 1)
 
 
 class Blur(torch.autograd.Function):

@@ -95,7 +95,7 @@ class FieldType:
             )
         matrix = torch.as_tensor(self.matrix(element), dtype=tensor.dtype, device=tensor.device)
         out = torch.einsum("ij,bj...->bi...", matrix, tensor)
-        return out if tensor.ndim == 2 else _transform_space(out, element)
+        return out if tensor.ndim == 2 else transform_space(out, element)
 
     def __repr__(self) -> str:
         return f"FieldType({self.group!r}, {listed(self.representations)})"
@@ -106,7 +106,7 @@ class FieldType:
         return f"FieldType({self.group.name}: {text}{', …' if len(runs) > 6 else ''}; {self.size} channels)"
 
 
-def _transform_space(tensor: Tensor, element: Array) -> Tensor:
+def transform_space(tensor: Tensor, element: Array) -> Tensor:
     """(h·f)(x) = f(h⁻¹x) on the last two (three) axes of a tensor (B, C, …).
 
     Elements that map the grid to itself (right angles, mirrors along the axes) are exact permutations of pixels; all

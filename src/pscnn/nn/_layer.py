@@ -34,6 +34,11 @@ class Layer(ConstantsModule):
         if isinstance(x, Proxy):  # exported layers are traced symbolically
             return
         channels = self.in_type.size
+        if not isinstance(x, Tensor) or not x.dtype.is_floating_point:
+            given = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            raise TypeError(
+                f"{type(self).__name__}: expected a tensor of floating-point numbers, got {given}: use x.float()"
+            )
         if x.ndim < 2 or x.shape[1] != channels or (spatial is not None and x.ndim != 2 + spatial):
             axes = {None: ", …", 0: "", 2: ", height, width", 3: ", depth, height, width"}[spatial]
             expected = f"(batch, {channels}{axes})"

@@ -13,8 +13,8 @@ from torch.fx import Proxy
 from pscnn._memo import memo
 from pscnn._types import Array
 from pscnn.kernels import grid_points
-from pscnn.nn._centred import centred, leftover
-from pscnn.nn._fast import blur
+from pscnn.nn._centred import leftover
+from pscnn.nn._fast import blur, depthwise
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
 
@@ -39,6 +39,7 @@ class AvgPoolAntialiased(Layer):
 
     blur: Tensor
     between: Tensor
+    along: Tensor
 
     def __init__(
         self,
@@ -56,25 +57,31 @@ class AvgPoolAntialiased(Layer):
             raise ValueError(f"AvgPoolAntialiased: kernel_size must be 1 or more, got {kernel_size}")
         if not sigma > 0:
             raise ValueError(f"AvgPoolAntialiased: sigma must be positive, got {sigma}")
+        if not isinstance(stride, int) or stride < 1:
+            raise ValueError(f"AvgPoolAntialiased: stride must be 1 or more, got {stride!r}")
+        dimension = in_type.group.dimension
         self.stride, self.kernel_size, self.sigma = stride, kernel_size, sigma
         self.padding, self.ceil_mode = (kernel_size - 1) // 2 if padding is None else padding, ceil_mode
-        for name, between in (("blur", False), ("between", True)):
-            kernel = _gaussian(kernel_size, sigma, in_type.group.dimension, between)
-            self.add_constant(name, kernel, torch.empty(0, device=device, dtype=dtype))
+        for name, array in zip(("blur", "between", "along"), _gaussian(kernel_size, sigma, dimension), strict=True):
+            self.add_constant(name, array, torch.empty(0, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         dimension, channels = self.in_type.group.dimension, self.in_type.size
         self.check(x, dimension)
-        window = dimension, self.kernel_size, self.stride, self.padding
-        if not isinstance(x, Proxy):
-            left = leftover(x, *window, self.ceil_mode)
-            padding = self.padding - left[0] // 2
-            if padding >= 0 and len(set(left)) == 1:
-                # The average of neighbours and the blur in one.
-                return blur(x, channels, self.between if left[0] % 2 else self.blur, self.stride, padding)
-        x, zeros = centred(x, *window, ceil=self.ceil_mode)
-        x = F.pad(x, [n for n in reversed(zeros) for _ in range(2)])
-        return blur(x, channels, self.blur, self.stride, 0)
+        left = leftover(x, dimension, self.kernel_size, self.stride, self.padding, self.ceil_mode)
+        if not isinstance(x, Proxy) and left[0] // 2 <= self.padding and len(set(left)) == 1:
+            kernel = self.between if left[0] % 2 else self.blur
+            return blur(x, channels, kernel, self.stride, self.padding - left[0] // 2)
+        # Sides of several kinds, or, traced, of any: what changes from axis to axis are numbers, 0 or 1, not branches.
+        odd = [r % 2 for r in left]
+        zeros = [(self.padding - r // 2, self.padding - r // 2 + 1 - one) for r, one in zip(left, odd, strict=True)]
+        on_pixels, change = (row.clone() for row in self.along)  # whole tensors, which exported files can keep
+        kernel = torch.ones_like(on_pixels[:1])
+        for axis, one in enumerate(odd):
+            shape = [-1 if other == axis else 1 for other in range(dimension)]
+            kernel = kernel * (on_pixels + one * change).view(shape)
+        x = F.pad(x, [n for pair in reversed(zeros) for n in pair])
+        return depthwise(x, channels, kernel, dimension, self.stride)
 
     def extra_repr(self) -> str:
         window = f"stride={self.stride}, padding={self.padding}, sigma={self.sigma}, kernel_size={self.kernel_size}"
@@ -109,6 +116,9 @@ class DiskMask(Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.in_type.group.dimension)
+        if not isinstance(x, Proxy) and x.shape[2:] != self.mask.shape:
+            got = " × ".join(map(str, x.shape[2:]))
+            raise ValueError(f"DiskMask: expected images of side {self.size}, got {got}")
         return x * self.mask.to(x.dtype)
 
     def extra_repr(self) -> str:
@@ -208,14 +218,19 @@ class StochasticDepth(Layer):
 
 
 @memo
-def _gaussian(kernel_size: int, sigma: float, dimension: int, between: bool) -> Array:
-    """A Gaussian on the pixels of a window, or halfway between them, as the average of its neighbours there."""
+def _gaussian(kernel_size: int, sigma: float, dimension: int) -> tuple[Array, Array, Array]:
+    """A Gaussian on the pixels of a window; halfway between them, the average of its neighbours; both along an axis.
+
+    The last are (2, k + 1): the first with a zero behind it, and what to add for the second.
+    """
     squared = (grid_points(kernel_size, dimension) ** 2).sum(1)
     weights = np.exp(-squared / (2 * sigma**2))
-    weights = (weights / weights.sum()).reshape((kernel_size,) * dimension)
-    for axis in range(dimension if between else 0):
-        weights = np.apply_along_axis(np.convolve, axis, weights, [0.5, 0.5])
-    return weights
+    on_pixels = between = (weights / weights.sum()).reshape((kernel_size,) * dimension)
+    for axis in range(dimension):
+        between = np.apply_along_axis(np.convolve, axis, between, [0.5, 0.5])
+    along = on_pixels.sum(tuple(range(1, dimension)))
+    first, second = np.append(along, 0), np.convolve(along, [0.5, 0.5])
+    return on_pixels, between, np.stack([first, second - first])
 
 
 @memo

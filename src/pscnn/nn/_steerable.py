@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pscnn._memory import afford
 from pscnn._types import Array
 from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import SteerableBasis, grid_points
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn import _bases
 from pscnn.nn._bases import Tile, multiply
 from pscnn.nn._expansion import Packed, Turned, has_kernels, moments_of
@@ -27,8 +28,9 @@ DENSE_LIMIT = 2**20
 class SteerableMap(Layer):
     """A map between field types whose kernel is K(x) = Σ_slots B_slot(x) · (Λ_i · w_slot).
 
-    The basis B is constant. Λ_i are the moments of the likelihood, or absent: then only the slots with trivial i exist
-    and the map is fully equivariant. With several groups, each part of the output sees only its part of the input.
+    The basis B is constant. Λ_i are the moments of the likelihood, or of another measure on the group, or absent: then
+    only the slots with trivial i exist and the map is fully equivariant. With several groups, each part of the output
+    sees only its part of the input.
     """
 
     harmonics: Tensor
@@ -45,7 +47,7 @@ class SteerableMap(Layer):
         in_type: FieldType,
         out_type: FieldType,
         kernel_size: int | None,
-        likelihood: Likelihood | None,
+        likelihood: Measure | None,
         bias: bool,
         gain: float,
         device: Device,
@@ -56,7 +58,7 @@ class SteerableMap(Layer):
         name = type(self).__name__
         self.groups, self.part_type = groups, _part(name, in_type, groups)
         _part(name, out_type, groups)
-        if likelihood is not None and not isinstance(likelihood, Likelihood):
+        if likelihood is not None and not isinstance(likelihood, Measure):
             raise TypeError(f"{name}: likelihood must be a pscnn.Likelihood or None, got {likelihood!r}")
         if likelihood is not None and likelihood.group != in_type.group:
             raise ValueError(
@@ -66,10 +68,9 @@ class SteerableMap(Layer):
         self.likelihood = likelihood
         self.gain = gain
         like = torch.empty(0, device=device, dtype=dtype)
-        if likelihood is not None and likelihood.coefficients.dtype != like.dtype:
+        if likelihood is not None and likelihood.dtype != like.dtype:
             raise ValueError(
-                f"{name}: the likelihood is in {likelihood.coefficients.dtype}, the layer in {like.dtype}; "
-                "build both with one dtype"
+                f"{name}: the likelihood is in {likelihood.dtype}, the layer in {like.dtype}; build both with one dtype"
             )
         self.kernel_size = kernel_size
         self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
@@ -87,7 +88,19 @@ class SteerableMap(Layer):
 
     # -- construction ---------------------------------------------------------------------------------------------
 
+    def check(self, x: Tensor, spatial: int | None = None) -> None:
+        """Raise unless x has the shape and the precision of the layer; under autocast, whatever precision."""
+        super().check(x, spatial)
+        if isinstance(x, Tensor) and x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(
+                f"{type(self).__name__}: the layer is in {self.weight.dtype}, got input in {x.dtype}: "
+                f"use x.to({self.weight.dtype}), or model.to({x.dtype})"
+            )
+
     def _build(self, like: Tensor) -> None:
+        points = (self.kernel_size or 1) ** self.in_type.group.dimension
+        what = f"the kernel from {self.in_type.size} to {self.out_type.size} channels"
+        afford(self.in_type.size * self.out_type.size * points, what, "use fewer fields or a smaller kernel_size")
         ingredients = self._ingredients()
         out, inn, steerable, moments = ingredients
         out_copies, in_copies = self.out_type.layout.copies, self.part_type.layout.copies
@@ -133,8 +146,29 @@ class SteerableMap(Layer):
         with torch.no_grad():
             fan_in = self.part_type.size * self.harmonics.shape[1]
             self.weight.normal_(0, self.gain / math.sqrt(fan_in))
+            if self.likelihood is not None and not self.likelihood.starts_uniform and not self.weight.is_meta:
+                self._spread_over_slots()
             if self.bias is not None:
                 self.bias.zero_()
+
+    def _spread_over_slots(self) -> None:
+        """Scale the weights such that all slots that the measure leaves together carry what the equivariant ones would.
+
+        A slot of irrep i carries ‖Λ_i‖² / d_i times as much as an equivariant one.
+        """
+        assert self.likelihood is not None
+        moments = self.likelihood.moments().items()
+        carried = {psi: (moment.square().sum() / psi.size).item() for psi, moment in moments}
+        for (_, _, _, slots), weight in zip(self.bases(), self.tile_weights(), strict=True):
+            if not slots.segments:
+                continue
+            power = np.concatenate([np.full(psi.size * count, carried[psi]) for psi, count in slots.segments])
+            trivial = np.concatenate([np.full(psi.size * count, psi.is_trivial) for psi, count in slots.segments])
+            equivariant = np.bincount(slots.out_index, trivial)
+            total = np.bincount(slots.out_index, power)
+            wanted = np.where(equivariant > 0, equivariant, np.bincount(slots.out_index))
+            factors = np.sqrt(wanted / np.where(total > 0, total, wanted))
+            weight.mul_(torch.as_tensor(factors[slots.out_index]).to(weight))
 
     # -- tiles, in whose bases the weights are coordinates ---------------------------------------------------------
 
@@ -164,6 +198,18 @@ class SteerableMap(Layer):
             out.append(self.weight[start:stop].view(tile.copies, tile.weights))
             start = stop
         return out
+
+    def energies(self) -> tuple[Tensor, Tensor]:
+        """The squared norms of the equivariant weights, those of trivial slots, and of all others.
+
+        In these coordinates slots are orthogonal, and equal weights add equal power to an irrep of the output.
+        """
+        kept, rest = [], []
+        for tile, weight in zip(self._tiles, self.tile_weights(), strict=True):
+            trivial = sum(size * count for index, size, count in tile.segments if index == 0)
+            kept.append(weight[:, :trivial].square().sum())
+            rest.append(weight[:, trivial:].square().sum())
+        return torch.stack(kept).sum(), torch.stack(rest).sum()
 
     # -- expansion ------------------------------------------------------------------------------------------------
 
@@ -291,9 +337,14 @@ class SteerableMap(Layer):
             if mode not in self._held:
                 self._held[mode] = make(), self.full_bias()
             return self._held[mode]
-        key = [(id(p), p._version, p.data_ptr(), p.dtype) for p in parameters]
+        state = [] if self.likelihood is None else list(self.likelihood.buffers())
+        key = [(id(p), p._version, p.data_ptr(), p.dtype) for p in (*parameters, *state)]
         if self._cache is None or self._cache[0] != key:
-            self._cache = (key, parameters, (self.kernel(), self.full_bias()))  # parameters that live keep their id
+            self._cache = (
+                key,
+                [parameters, state],
+                (self.kernel(), self.full_bias()),
+            )  # parameters that live keep their id
         return self._cache[2]
 
     def forward(self, x: Tensor) -> Tensor:

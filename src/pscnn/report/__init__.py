@@ -9,7 +9,8 @@ from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
 from pscnn.report._density import density_chart, density_curves, density_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
-from pscnn.report._results import ablation_figure, confusion_figure, training_figure
+from pscnn.report._measure import measure_figure
+from pscnn.report._results import ablation_figure, confusion_figure, tradeoff_figure, training_figure
 from pscnn.report._spheres import sphere_figure
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ __all__ = [
     "forecast_figure",
     "html_report",
     "layer_summaries",
+    "measure_figure",
     "plane_elements",
     "quickstart",
     "read_discovery",
@@ -54,6 +56,7 @@ __all__ = [
     "sheet_rows",
     "sphere_figure",
     "summary",
+    "tradeoff_figure",
     "training_figure",
     "write_discovery",
     "write_rows",

@@ -71,7 +71,7 @@ def read_discovery(settings: Sequence[OwnSettings], store: Store) -> Discovery:
     scores = {m: [experiments.validation_scores(folder) for folder in runs[m]] for m in runs}
     results = {m: [training.read_result(folder) or {} for folder in runs[m]] for m in runs}
     choice, differences = experiments.choose(scores)
-    targets = own.load(settings[0].data)["validation"].labels.numpy()
+    targets = training.read_task(runs["p-scnn"][0]).load(None)["validation"].labels.numpy()
     if holds.regression:
         constant = -float((((targets - np.array(holds.means)) / np.array(holds.deviations)) ** 2).mean())
     else:

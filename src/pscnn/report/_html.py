@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from pscnn import training
 from pscnn._extras import require
 from pscnn._files import write_whole
-from pscnn.densities import summary
+from pscnn.densities import degree, likelihoods, summary, typed_layers
+from pscnn.groups import Group
 from pscnn.models import roll_out
 from pscnn.report import _explore
+from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._elements import Elements, explored
 from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._phrases import group_words
@@ -58,8 +60,8 @@ def html_report(
 
     Args:
         folders: The runs.
-        out: The file; by default ``report.html`` in the first run's folder. An existing file is never replaced: the new
-            one gets a number.
+        out: The file, or the folder for ``report.html``; by default the first run's. An existing
+            file is never replaced: the new one gets a number.
         data_dir: Data folder, to measure equivariance errors on images of the runs' own test sets.
         answer: What ``discover`` puts first.
     """
@@ -68,7 +70,8 @@ def html_report(
 
     runs = [Path(folder) for folder in folders]
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
-    path = _free(Path(out) if out is not None else runs[0] / "report.html")
+    path = Path(out) if out is not None else runs[0]
+    path = _free(path / "report.html" if path.is_dir() else path)
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, loader=jinja2.PackageLoader("pscnn.report"), trim_blocks=True
@@ -117,6 +120,11 @@ def examples_of(task: Task, model: nn.Module, data_dir: str | Path | None) -> Ex
         return Examples(inputs, None, [roll_out(model, inputs[:1], targets.shape[1])[0], targets[0]])
 
 
+def _known_group(settings: Any) -> Group | None:
+    """The group, by which also plain convolutions are measured; vectors have none."""
+    return None if settings.dimension is None else settings.parsed_group
+
+
 def _free(path: Path) -> Path:
     numbered = (path.with_name(f"{path.stem}-{k}{path.suffix}") for k in count(2))
     return next(candidate for candidate in chain([path], numbered) if not candidate.exists())
@@ -137,10 +145,10 @@ def _content(
     names = network_labels(tasks)
     shown = [examples_of(task, model, data_dir) for task, model in loaded]
     networks, elements = _networks(runs, names, loaded, shown)
-    lead = networks[0]["run"] if networks else None
+    lead = networks[0]["run"] if networks else 0
     compared = comparisons([Finished(*four) for four in zip(runs, tasks, results, tested, strict=True)], names)
-    group = None if elements is None else group_words(elements.group.name)
-    measured = 0 if lead is None else len(shown[lead].inputs)
+    group = group_words(elements.group.name) if elements is not None and networks else None
+    measured = len(shown[lead].inputs)
     table = [["run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"]]
     table += [[run.name, *_cells(task, result, labels)] for run, task, result in zip(runs, tasks, results, strict=True)]
     data = {
@@ -167,7 +175,10 @@ def _content(
             {
                 "name": run.name,
                 "label": name,
-                "summary": summary(model),
+                "summary": summary(model) if typed_layers(model) else "",
+                "learnt": bool(likelihoods(model)),
+                "errors": "" if likelihoods(model) else _error_figure(model, examples.inputs),
+                "shares": _not_equivariant(model, _known_group(task.settings)),
                 "command": train_command(task),
                 "settings": yaml.safe_dump(task.settings.to_dict(), sort_keys=False),
                 "environment": _environment(run),
@@ -183,7 +194,7 @@ def _networks(
 ) -> tuple[list[dict[str, Any]], Elements | None]:
     """The networks with densities over the group of the first one, and the elements at which they are shown."""
     groups = [_explore.explored_group(model) for _, model in loaded]
-    group = next((g for g in groups if g is not None), None)
+    group = next((g for g in groups if g is not None), _known_group(loaded[0][0].settings))
     if group is None:
         return [], None
     elements = explored(group)
@@ -207,13 +218,12 @@ def _networks(
 
 
 def _tried(
-    names: Sequence[str], loaded: Sequence[Any], shown: Sequence[Examples], elements: Elements | None, lead: int | None
+    names: Sequence[str], loaded: Sequence[Any], shown: Sequence[Examples], elements: Elements | None, lead: int
 ) -> dict[str, Any] | None:
-    """Examples of the first network with densities, and what all networks that are tested on the same ones answer."""
-    if elements is None or lead is None or shown[lead].targets is None:
+    """Examples of one network, and what all networks that are tested on the same ones answer."""
+    inputs, targets, _ = shown[lead]
+    if elements is None or targets is None:
         return None
-    inputs, targets = shown[lead].inputs, shown[lead].targets
-    assert targets is not None
     networks = {}
     for number, (name, examples, (task, model)) in enumerate(zip(names, shown, loaded, strict=True)):
         if examples.inputs.shape == inputs.shape and torch.equal(examples.inputs, inputs):
@@ -254,6 +264,25 @@ def train_command(task: Task) -> str:
     return shlex.join(words)
 
 
+def _error_figure(model: nn.Module, inputs: Tensor) -> Any:
+    """The measured errors of layers without densities; nothing if no layer maps fields."""
+    from markupsafe import Markup
+
+    typed = typed_layers(model)
+    if not typed:
+        return ""
+    in_plane = all(layer.in_type.group.dimension == 2 for layer in typed.values())
+    buffer = io.StringIO()
+    (degree_figure if in_plane else agreement_figure)(model, inputs).savefig(buffer, format="svg")
+    text = buffer.getvalue()
+    return Markup(text[text.index("<svg") :])  # matplotlib escapes what it writes
+
+
+def _not_equivariant(model: nn.Module, group: Group | None) -> list[list[str]]:
+    shares = degree(model, group)
+    return [["layer", "not equivariant"], *([name, f"{share:.1%}"] for name, share in shares.items())]
+
+
 def _environment(run: Path) -> str:
     path = run / "environment.json"
     return path.read_text(encoding="utf-8") if path.exists() else "not known"
@@ -261,9 +290,9 @@ def _environment(run: Path) -> str:
 
 def _curves(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What was logged, epoch by epoch."""
-    out = []
+    out, names = [], history[0] if history else {}
     for title, ends in CURVES.items():
-        lines = {n: _explore.numbers([row[n] for row in history]) for n in history[0] if n.endswith(ends)}
+        lines = {n: _explore.numbers([row[n] for row in history]) for n in names if n.endswith(ends)}
         if lines:
             out.append({"title": title, "counted": "epoch", "lines": lines})
     return out

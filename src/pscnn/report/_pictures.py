@@ -13,7 +13,14 @@ from pscnn.experiments import Sheet
 from pscnn.report._degree import degree_figure
 from pscnn.report._density import seeds_figure
 from pscnn.report._html import examples_of
-from pscnn.report._results import ablation_figure, confusion_figure, counts_figure, kl_figure, training_figure
+from pscnn.report._results import (
+    ablation_figure,
+    confusion_figure,
+    counts_figure,
+    kl_figure,
+    tradeoff_figure,
+    training_figure,
+)
 from pscnn.report._spheres import sphere_figure
 from pscnn.training import RunError, Store, new_folder
 
@@ -27,6 +34,7 @@ PICTURES = {
     "kl": "metrics.jsonl",
     "fractions": "result.json",
     "counts": "result.json",
+    "trade-off": "result.json",
 }
 """The file that every run must have for a picture."""
 
@@ -51,6 +59,8 @@ def _draw(sheet: Sheet, folders: dict[tuple[str, str], list[Path]], data_dir: st
             for (row, column), done in folders.items():
                 found.setdefault(row, {})[int(column)] = _results(sheet, row, column, done)
             return {sheet.title: counts_figure(found)}
+        case "trade-off":
+            return {sheet.title: tradeoff_figure(_tradeoffs(sheet, folders))}
     loaded = {row: [training.load(run) for run in found] for row, found in rows.items()}
     models = {row: [one.model for one in several] for row, several in loaded.items()}
     if sheet.picture == "seeds":
@@ -68,6 +78,18 @@ def _fractions(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> Figu
         method, dataset = row.rsplit(", ", 1)
         found.setdefault(dataset, {}).setdefault(method, {})[float(column)] = _results(sheet, row, column, done)
     return {dataset: ablation_figure(methods) for dataset, methods in found.items()}
+
+
+def _tradeoffs(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> dict[str, list[tuple[float, float]]]:
+    """Equivariance error and score of every finished run of every row."""
+    found = {}
+    for row in sheet.rows:
+        keys = {sheet.cells[place][1]: place for place in folders if place[0] == row}
+        if {"equivariance_error", "test_accuracy"} <= keys.keys():
+            results = [training.read_result(folder) or {} for folder in folders[keys["test_accuracy"]]]
+            pairs = [(r.get("equivariance_error"), r["test_accuracy"]) for r in results if not training.diverged(r)]
+            found[row] = [(error, score) for error, score in pairs if error is not None]
+    return {row: pairs for row, pairs in found.items() if pairs}
 
 
 def _results(sheet: Sheet, row: str, column: str, folders: list[Path]) -> list[float]:

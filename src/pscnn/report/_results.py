@@ -117,6 +117,25 @@ def counts_figure(results: Mapping[str, Mapping[int, Sequence[float]]]) -> Figur
     return figure
 
 
+def tradeoff_figure(results: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """Test accuracy against equivariance error: a point per run, a colour and a marker per method.
+
+    Args:
+        results: For each method's label, the equivariance error and the accuracy of its runs.
+    """
+    if not results:
+        raise ValueError("tradeoff_figure: no run has both an accuracy and an equivariance error")
+    figure, ((axis,),) = panels("Drawing points", 5.2, 3.4)
+    marks = [(colour, marker) for marker in MARKERS for colour in COLOURS]
+    for k, (name, pairs) in enumerate(results.items()):
+        colour, marker = marks[(k * (len(COLOURS) + 1)) % len(marks)]  # both change from one to the next
+        axis.plot(*zip(*pairs, strict=True), marker, color=colour, ms=5, alpha=0.8, mew=0, label=name)
+    axis.set_xlim(left=-0.02 * axis.get_xlim()[1])
+    label(axis, "equivariance error", "test accuracy")
+    figure.legend(loc="outside right center", fontsize=7, frameon=False)
+    return figure
+
+
 def ablation_figure(results: Mapping[str, Mapping[float, Sequence[float]]], examples: int | None = None) -> Figure:
     """Test accuracy over the share of the training data: the mean of the seeds, bars one standard deviation.
 

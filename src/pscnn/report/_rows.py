@@ -30,9 +30,10 @@ def sheet_rows(sheet: Sheet, filled: Mapping[tuple[str, str], Cell | None]) -> l
     They differ where ours is more than two of the paper's standard deviations away.
     """
     out = [["", *sheet.columns]]
+    digits = {column: sheet.column_digits.get(column, sheet.digits) for column in sheet.columns}
     for row in sheet.rows:
         places = [(row, column) for column in sheet.columns]
-        out.append([row, *(_cell(filled[p], sheet.digits) if p in sheet.cells else "" for p in places)])
+        out.append([row, *(_cell(filled[p], digits[p[1]]) if p in sheet.cells else "" for p in places)])
     return out
 
 
@@ -49,6 +50,8 @@ def _cell(cell: Cell | None, digits: int) -> str:
 
 def plus_minus(mean: float, deviation: float, count: int = 2, digits: int = 3) -> str:
     """A mean and, of more than one value, their standard deviation."""
+    if not digits and not deviation:
+        return f"{mean:,.0f}"
     return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if count > 1 else "")
 
 

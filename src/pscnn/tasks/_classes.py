@@ -9,6 +9,7 @@ from torch import nn
 from pscnn import models
 from pscnn.data.own import About
 from pscnn.models import NONLINEARITIES
+from pscnn.nn import FieldType
 from pscnn.training import ConfigError, Task, TrainerSettings, setting
 
 
@@ -19,7 +20,7 @@ class ImageSettings(TrainerSettings):
     nonlinearity: str = setting("gated", "Nonlinearity of the features.", section="network", choices=NONLINEARITIES)
     invariant: bool = setting(True, "Use only invariant features in the classifier.", section="network")
     size: int = setting(56, "Side length.", section="network")
-    width: float = setting(1.0, "Factor of the numbers of fields.", section="network", positive=True, most=1000)
+    width: float = setting(1.0, "Factor of the numbers of fields.", section="network", positive=True, most=100)
     label_smoothing: float = setting(
         None,
         "Share of every label that is spread over all classes; by default 0, with the modern recipe 0.1.",
@@ -54,6 +55,10 @@ class ImageTask(Task):
         self.input_shape = channels, *[settings.size] * settings.dimension
         self.files = About(settings.dimension, settings.size, channels, names, False, *ends)
 
+    def field_types(self) -> tuple[FieldType, None]:
+        group = self.settings.parsed_group
+        return FieldType(group, self.input_shape[0] * [group.trivial]), None
+
     def build(self) -> nn.Module:
         settings = self.settings
         in_plane = settings.dimension == 2
@@ -68,7 +73,7 @@ class ImageTask(Task):
             width=settings.width if in_plane else int(settings.width),
             classes=self.outputs,
             channels=self.input_shape[0],
-            density={"alignment": settings.density_alignment},
+            density=settings.density_options,
         )
 
 

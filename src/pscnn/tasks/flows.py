@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from pscnn import models
 from pscnn.data import Windows, jetflow, smoke
-from pscnn.models import FLOW_METHODS, PAST
+from pscnn.models import FLOW_METHODS, MEASURE_METHODS, PAPER_FLOW_METHODS, PAST, WRAPPERS
+from pscnn.nn import FieldType
 from pscnn.training import ConfigError, Metric, Task, TrainerSettings, setting
 
 if TYPE_CHECKING:
@@ -43,8 +44,12 @@ class FlowSettings(TrainerSettings):
         super().check()
         if self.kernel % 2 == 0:
             raise ConfigError(f"kernel must be odd, got {self.kernel}")
-        if self.method != "p-scnn" and self.group != "C(4)":
-            raise ConfigError(f"group must be C(4) for {self.method}, got {self.group}: only p-scnn takes other groups")
+        free = (*MEASURE_METHODS, *WRAPPERS)
+        if self.method not in free and self.group != "C(4)":
+            others = ", ".join(name for name in FLOW_METHODS if name in free)
+            raise ConfigError(
+                f"group must be C(4) for {self.method}, got {self.group}: only {others} take other groups"
+            )
         if self.method in ("combo", "lift") and self.layers != FlowSettings.layers:
             raise ConfigError(f"layers cannot be changed for {self.method}")
         if self.method == "lift" and self.width % 4:
@@ -61,7 +66,6 @@ class FlowTask(Task):
     """Height and width of the fields."""
     evaluation_batch = 50
     adamw = False
-    square_penalty = True
     forecasts = True
 
     variant = "forecast"
@@ -72,11 +76,16 @@ class FlowTask(Task):
     def __init__(self, settings: FlowSettings) -> None:
         super().__init__(settings)
         self.input_shape = 2 * PAST, *self.grid
+        self.square_penalty = settings.method in PAPER_FLOW_METHODS
 
     def learner(self) -> "Learner":
         from pscnn.tasks._forecasting import Forecasting
 
         return Forecasting(self)
+
+    def field_types(self) -> tuple[FieldType, FieldType]:
+        group = self.settings.parsed_group
+        return FieldType(group, PAST * [group.vector]), FieldType(group, [group.vector])
 
     def build(self) -> nn.Module:
         own = self.settings
@@ -89,7 +98,7 @@ class FlowTask(Task):
             layers=own.layers,
             kernel=own.kernel,
             bandlimit=own.bandlimit,
-            density={"alignment": own.density_alignment},
+            density=own.density_options,
         )
 
     def load(self, folder: str | Path | None) -> Mapping[str, Windows]:
@@ -141,6 +150,12 @@ class JetFlowSettings(FlowSettings):
     removed: ClassVar[Mapping[str, Any]] = {**_REMOVED, "size": jetflow.SIZE[0]}
 
     width: int = 16
+
+    def check(self) -> None:
+        """Quarter turns do not map these fields to themselves."""
+        super().check()
+        if self.method in WRAPPERS:
+            raise ConfigError(f"{self.method} turns whole fields, which must be square; those of jetflow are not")
 
 
 class JetFlow(FlowTask):

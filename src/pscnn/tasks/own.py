@@ -112,4 +112,8 @@ class Own(ImageTask):
         return nn.Sequential(*network.children(), models.Rescale(holds.means, holds.deviations))
 
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
-        return own.load(self.settings.data)
+        path = own.find(self.settings.data, self.folder)
+        splits = own.load(path)
+        if own.read_about(path) != self.settings.holds:
+            raise DataError(f"{path} holds other data than those that this run is about")
+        return splits

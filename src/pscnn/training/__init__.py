@@ -20,8 +20,10 @@ from pscnn.training._run import (
     load,
     precision,
     read_confusion,
+    read_json,
     read_result,
     read_task,
+    write_arrays,
 )
 from pscnn.training._runner import run_missing
 from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
@@ -61,6 +63,7 @@ __all__ = [
     "precision",
     "prepare",
     "read_confusion",
+    "read_json",
     "read_result",
     "read_task",
     "read_yaml",
@@ -77,4 +80,5 @@ __all__ = [
     "train",
     "usual_workers",
     "wake",
+    "write_arrays",
 ]

@@ -1,5 +1,6 @@
 """Trained networks to take away: files for torch and ONNX that need no pscnn, and answers for files."""
 
+import io
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -65,7 +66,9 @@ def _load_finite(folder: str | Path) -> Trained:
 
 def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
     program = torch.export.export(plain, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
-    torch.export.save(program, path)
+    buffer = io.BytesIO()  # torch reports a full disk in words of its own
+    torch.export.save(program, buffer)
+    path.write_bytes(buffer.getvalue())
     module = torch.export.load(path).module()
     return lambda batch: module(batch)
 

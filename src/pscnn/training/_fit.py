@@ -3,22 +3,25 @@
 import contextlib
 import math
 import os
+import platform
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessException, spawn
 
-from pscnn.densities import align
+from pscnn import models
+from pscnn._files import reported
+from pscnn.densities import align, equivariance_error, grid_elements
 from pscnn.training import _run as files
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data, Learner
-from pscnn.training._place import Place, awake, choose_device, wake
+from pscnn.training._place import Place, awake, choose_device, suitable_threads, wake
 from pscnn.training._progress import Progress
 from pscnn.training._run import RunError, history, precision, read_task
 from pscnn.training._settings import rate
@@ -55,6 +58,10 @@ def train(
         return train_stacked([folder])[0]
     settings = task.settings
     device = choose_device(accelerator)
+    most = torch.cuda.device_count() if device.type == "cuda" else max(2, os.cpu_count() or 1)
+    if not 1 <= devices <= most:
+        what = "GPUs" if device.type == "cuda" else "processes on its cores"
+        raise RunError(f"this machine has room for 1 to {most} {what}, got {devices} devices")
     if devices == 1:
         wake(device)
     with alone(folder), precision(settings.precision), files.kept_random_state():
@@ -130,6 +137,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
     steps = data.steps(place.processes)
     step = fit.make_step()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(suitable_threads(learner))
         shown = Progress(until, task.metric.name, len(fit.history))
         if progress:
             stack.enter_context(shown)
@@ -141,6 +149,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
             for k, (x, y) in enumerate(data.batches("train", place, epoch)):
                 number = epoch * steps + k
                 set_rate(fit.optimizer, rate(settings, number, settings.epochs * steps))
+                models.advance(learner.model, number, settings.epochs * steps)
                 values = step(x, y)
                 fit.average(number + 1)
                 # Nothing is read from the device before the epoch ends: it has other steps to do meanwhile.
@@ -148,13 +157,15 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
                 totals, images = (totals + stacked if images else stacked), images + len(y)
             sums = place.summed(torch.cat([totals.double(), totals.new_tensor([images], dtype=torch.float64)]))
             names = [f"train/{name}" for name in values]
+            means = dict(zip(names, (sums[:-1] / sums[-1]).tolist(), strict=True))  # waits for the device
+            step_ms = 1000 * (time.monotonic() - started) / steps
             if settings.alignment == "exact":
                 align(learner.model)
             fit.join_statistics()
             with fit.averaged():
                 found = _measured(learner, data, "validation", place)
-            means = dict(zip(names, (sums[:-1] / sums[-1]).tolist(), strict=True))
-            row = {"epoch": epoch, "seconds": round(time.monotonic() - started, 3), **found, **means}
+            times = {"seconds": round(time.monotonic() - started, 3), "step_ms": round(step_ms, 3)}
+            row = {"epoch": epoch, **times, **found, **means}
             if place.rank == 0:
                 fit.save(row)
                 if board is not None:
@@ -186,12 +197,16 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
     files.load_weights(learner.model, files.selected(folder, task))
     learner.tested = {split: [] for split in task.tests}
     metrics: dict[str, float] = {}
-    for split in task.tests:
-        metrics |= _measured(learner, data, split, Place(device))
+    with suitable_threads(learner):
+        for split in task.tests:
+            metrics |= _measured(learner, data, split, Place(device))
+        where = files.device_name(device)
     epochs = history(folder)
     key = f"validation/{task.metric.name}"
     if not epochs or any(key not in row for row in epochs):
         raise RunError(f"{folder}/metrics.jsonl lacks {key}; continue the run with: pscnn train --resume {folder}")
+    if len(epochs) > settings.epochs:
+        raise RunError(f"{folder} has {len(epochs)} epochs, but its config.yaml says {settings.epochs}: it was changed")
     sign = -1 if task.metric.more_is_better else 1
     best = min(epochs, key=lambda row: (math.isnan(row[key]), sign * row[key], row["epoch"]))
     if settings.select == "last":
@@ -202,30 +217,68 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
         "best_epoch": best["epoch"],
         "epochs": len(epochs),
         "parameters": sum(p.numel() for p in learner.model.parameters()),
+        **_equivariance(learner, data, device),
         "seconds": round(sum(row["seconds"] for row in epochs), 1),
-        "device": files.device_name(device),
+        **_step_time(epochs),
+        "device": where,
     }
     if len(epochs) < settings.epochs:
         return result
     if isinstance(learner, Classification):
-        np.save(folder / "confusion.npy", learner.confusion().numpy())
+        files.write_arrays(folder / "confusion.npy", learner.confusion().numpy())
     files.write_result(folder, learner.model, result)
     return result
 
 
+@torch.no_grad()
+def _equivariance(learner: Learner, data: Data, device: torch.device) -> dict[str, float]:
+    """How far the network is from equivariance on test examples, in full precision, for tasks that say what turns."""
+    task = learner.task
+    types = task.field_types()
+    if types is None:
+        return {}
+    split = data.splits[task.tests[0]]
+    count = min(len(split), 64 if len(task.input_shape) == 3 else 8)
+    rows = torch.linspace(0, len(split) - 1, count).long().to(device)
+    x, _ = task.batch(task.tests[0], split, rows, 0)
+    elements = grid_elements(types[0].group, task.input_shape[1:])
+    with precision("fp32"):
+        errors = equivariance_error(learner.model.eval(), x, elements, *types)
+    return {"equivariance_error": errors.mean().item()}
+
+
+def _step_time(epochs: list[dict[str, Any]]) -> dict[str, float]:
+    """The median over the epochs but the first, in which algorithms are chosen, of the time that a step takes."""
+    times = [row["step_ms"] for row in epochs if "step_ms" in row]
+    return {"step_ms": statistics.median(times[1:] or times)} if times else {}
+
+
 @contextlib.contextmanager
 def _board(folder: Path) -> Iterator[Callable[[dict[str, Any]], None] | None]:
-    """Writes an epoch's metrics for TensorBoard, if that is installed."""
+    """Writes an epoch's metrics for TensorBoard, if that is installed; in this thread, which a full disk must stop."""
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError:
         yield None
         return
-    with SummaryWriter(folder / "tensorboard") as writer:
+    now, place = time.time(), folder / "tensorboard"
 
-        def write(row: dict[str, Any]) -> None:
-            for name, value in row.items():
-                if name != "epoch":
-                    writer.add_scalar(name, value, row["epoch"])
+    def add(**what: Any) -> None:
+        with reported(f"cannot write into {place}", RunError):
+            writer.write(Event(wall_time=time.time(), **what).SerializeToString())
+            writer.flush()
 
+    def write(row: dict[str, Any]) -> None:
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "epoch"]
+        add(step=row["epoch"], summary=Summary(value=values))
+
+    with contextlib.ExitStack() as stack:
+        with reported(f"cannot write into {place}", RunError):
+            place.mkdir(exist_ok=True)
+            # Unbuffered: closing it has nothing left to write, and so nothing to complain about.
+            name = f"events.out.tfevents.{int(now)}.{platform.node()}.{os.getpid()}"
+            writer = RecordWriter(stack.enter_context((place / name).open("ab", buffering=0)))
+        add(file_version="brain.Event:2")
         yield write

@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pscnn import models
 from pscnn.data import SPLITS
 from pscnn.densities import likelihoods
+from pscnn.measures import Measure
 from pscnn.training._place import Place
 from pscnn.training._task import Objective, Task, make_optimizer
 
@@ -54,7 +56,8 @@ class Learner(nn.Module):
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """The optimiser."""
-        densities = [p for lam in likelihoods(self.model).values() for p in lam.parameters()]
+        apart = [module for module in self.model.modules() if isinstance(module, Measure | models.Augerino)]
+        densities = [p for module in apart for p in module.parameters(recurse=False)]
         others = [p for p in self.parameters() if all(p is not q for q in densities)]
         fused = others[0].is_cuda
         return make_optimizer(densities, others, self.settings, adamw=self.task.adamw, fused=fused)

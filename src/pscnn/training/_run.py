@@ -5,6 +5,7 @@ A folder may come from anybody: everything is checked before it is used.
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -26,7 +27,7 @@ import yaml
 from torch import Tensor, nn
 
 from pscnn._extras import PscnnError
-from pscnn._files import reported, to_json, write_whole
+from pscnn._files import plain_file, reported, to_json, write_whole
 from pscnn._types import AnyArray
 from pscnn.densities import likelihoods
 from pscnn.training._settings import ConfigError, Settings, read_yaml
@@ -59,9 +60,11 @@ def read_task(folder: str | Path) -> Task:
     if not path.exists():
         raise RunError(f"{folder} is not a run: it has no config.yaml")
     try:
-        return task_of(make_settings(read_yaml(path), stored=True))
+        task = task_of(make_settings(read_yaml(path), stored=True))
     except ConfigError as error:
         raise RunError(f"{path}: {error}") from None
+    task.folder = Path(folder)
+    return task
 
 
 def last_epoch(folder: Path) -> dict[str, Any] | None:
@@ -72,8 +75,19 @@ def last_epoch(folder: Path) -> dict[str, Any] | None:
 def write_result(folder: Path, model: nn.Module, result: Mapping[str, Any]) -> None:
     """The densities and the result; with it a run is finished."""
     densities = {name: lam.coefficients.detach().cpu().numpy() for name, lam in likelihoods(model).items()}
-    np.savez(folder / "densities.npz", **densities)  # type: ignore[arg-type]
+    write_arrays(folder / "densities.npz", densities)
     write_text(folder / "result.json", to_json(result, indent=2) + "\n")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, AnyArray] | AnyArray) -> None:
+    """One array as an ``.npy`` file, or several as an ``.npz``; whole or not at all."""
+    buffer = io.BytesIO()
+    if isinstance(arrays, np.ndarray):
+        np.save(buffer, arrays)
+    else:
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    with reported(f"cannot write {path}", RunError):
+        write_whole(path, buffer.getvalue())
 
 
 def load(folder: str | Path) -> Trained:
@@ -137,7 +151,7 @@ def read_saved(path: Path, *parts: str) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of torch, about files that are not its own
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            state: dict[str, Any] = torch.load(plain_file(path), map_location="cpu", weights_only=True)
         for name in parts:
             if not isinstance(state[name], dict):
                 raise TypeError(f"{name} is not a mapping")
@@ -292,7 +306,7 @@ _IF_THERE = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 def read_json(path: Path) -> dict[str, Any] | None:
     """An object of a JSON file; None if there is no such file."""
     with _received(path), _IF_THERE:
-        return _object(json.loads(path.read_text(encoding="utf-8")))
+        return _object(json.loads(plain_file(path).read_text(encoding="utf-8")))
     return None
 
 
@@ -335,7 +349,7 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
     """The metrics of a run's complete epochs; none if it has not begun."""
     path = Path(folder) / "metrics.jsonl"
     with _received(path), _IF_THERE:
-        read = (_object(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
+        read = (_object(json.loads(line)) for line in plain_file(path).read_text(encoding="utf-8").splitlines())
         rows = [{name: _number(value) for name, value in row.items()} for row in read]
         check_history(rows)
         return rows
@@ -360,7 +374,7 @@ def read_confusion(folder: Path, classes: int) -> AnyArray | None:
     if not path.exists():
         return None
     with _received(path):
-        with path.open("rb") as handle:  # its header first: it can claim any size
+        with plain_file(path).open("rb") as handle:  # its header first: it can claim any size
             version = np.lib.format.read_magic(handle)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, dtype = read(handle)

@@ -12,14 +12,20 @@ from typing import Any, ClassVar, Literal, get_type_hints
 import yaml
 
 from pscnn._extras import PscnnError
-from pscnn.groups import Group, parse
-from pscnn.models import DENSITY_METHODS
+from pscnn._files import plain_file
+from pscnn._words import short
+from pscnn.groups import O3, SO3, Group, parse
+from pscnn.models import DENSITY_METHODS, MEASURE_METHODS, STEERABLE, STRENGTHS
 
 SECTIONS = ("task", "network", "density", "optimiser", "run")
 """What a setting belongs to; options of the command line are shown in these groups."""
 PRECISIONS = ("fp32", "tf32", "bf16")
 ALIGNMENTS = ("soft", "exact", "construction")
 """By the alignment error in the loss; by ``pscnn.align`` after every epoch; by positive definite coefficients."""
+LARGEST_GROUP = 1000
+"""Elements of a finite group; what more of them could tell, SO(2) tells in less time."""
+HIGHEST_IN_SPACE = 6
+"""Band-limit of densities on all rotations of space."""
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
         "lr": 5e-4,
@@ -55,7 +61,8 @@ def setting(default: Any, text: str = "", **limits: Any) -> Any:
         text: What it is, for the help.
         limits: ``section``, one of ``SECTIONS``; ``choices``, the values allowed; ``least`` and ``most``, the bounds,
             included; ``positive=True`` for numbers above zero; ``identifies=False`` for how a run is executed, which is
-            no part of what is trained.
+            no part of what is trained; ``methods``, those with which it has an effect, which for the section "density"
+            are those with densities.
     """
     return field(default=default, metadata={**({"text": text} if text else {}), **limits})
 
@@ -74,23 +81,27 @@ class Option:
     most: float | None = None
     positive: bool = False
     identifies: bool = True
+    methods: tuple[str, ...] | None = None
 
     def check(self, value: Any) -> Any:
         """The value as its type, or an error that says what was expected."""
         if value is None and self.default is None:
             return None
-        if self.kind is float and isinstance(value, int | str) and not isinstance(value, bool):
-            with contextlib.suppress(ValueError, OverflowError):  # YAML takes 1e-3 for text
+        if self.kind in (int, float) and isinstance(value, str):
+            with contextlib.suppress(ValueError):  # YAML takes 1e-3 for text
+                value = float(value)
+        if self.kind is float and type(value) is int:
+            with contextlib.suppress(OverflowError):
                 value = float(value)
         elif self.kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not self.kind:
-            raise ConfigError(f"{self.name} must be of type {self.kind.__name__}, got {value!r}")
+            raise ConfigError(f"{self.name} must be of type {self.kind.__name__}, got {short(value)}")
         if self.choices is not None and value not in self.choices:
-            raise ConfigError(f"{self.name} must be one of {', '.join(map(str, self.choices))}, got {value!r}")
+            raise ConfigError(f"{self.name} must be one of {', '.join(map(str, self.choices))}, got {short(value)}")
         wanted = self._range(value)
         if wanted:
-            raise ConfigError(f"{self.name} must {wanted}, got {value}")
+            raise ConfigError(f"{self.name} must {wanted}, got {short(value)}")
         return value
 
     def _range(self, value: Any) -> str:
@@ -126,7 +137,12 @@ class Settings:
     method: str = setting("p-scnn", "Method, which determines the kind of layers.", section="network")
     group: str = setting("O(2)", "The group H, such as C(4), D(4), SO(2), O(2).", section="network")
     bandlimit: int = setting(
-        2, "Band-limit L, the highest frequency of the densities.", section="density", least=0, most=32
+        2,
+        "Band-limit L, the highest frequency of the densities.",
+        section="density",
+        least=0,
+        most=32,
+        methods=MEASURE_METHODS,
     )
     alignment: str = setting(
         "soft",
@@ -198,15 +214,30 @@ class Settings:
             kind = "the plane" if self.dimension == 2 else "space, such as SO(3)"
             raise ConfigError(f"{self.task} needs a group of {kind}, got {group.name}")
         self.assign("group", group.name)
+        if group.order is not None and group.order > LARGEST_GROUP:
+            raise ConfigError(f"{group.name} has {group.order} elements, more than {LARGEST_GROUP}: use SO(2) or O(2)")
+        if group in (SO3(), O3()) and self.bandlimit > HIGHEST_IN_SPACE and self.uses("bandlimit"):
+            raise ConfigError(
+                f"bandlimit must be {HIGHEST_IN_SPACE} or less over {group.name}, where memory grows with its sixth "
+                f"power, got {self.bandlimit}"
+            )
         for name, option in options.items():
             if not self.uses(name) and getattr(self, name) != option.default:
-                methods = " or ".join(m for m in DENSITY_METHODS if m in (options["method"].choices or (m,)))
+                known = options["method"].choices
+                methods = " or ".join(m for m in self.methods_with(name) or () if known is None or m in known)
                 raise ConfigError(f"{name} has no effect with method {self.method}; it applies to {methods}")
         self.check()
 
     def uses(self, name: str) -> bool:
         """Whether a setting has an effect with the method."""
-        return self.options()[name].section != "density" or self.method in DENSITY_METHODS
+        methods = self.methods_with(name)
+        return methods is None or self.method in methods
+
+    @classmethod
+    def methods_with(cls, name: str) -> tuple[str, ...] | None:
+        """The methods with which a setting has an effect; None stands for all."""
+        option = cls.options()[name]
+        return option.methods or (DENSITY_METHODS if option.section == "density" else None)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, the task first."""
@@ -267,7 +298,7 @@ class TrainerSettings(Settings):
         most=0.999999,
     )
     passes: int = setting(
-        1, "How often an epoch goes through the training data.", section="optimiser", least=1, most=10**6
+        1, "How often an epoch goes through the training data.", section="optimiser", least=1, most=10**4
     )
     select: str = setting(
         "best",
@@ -275,22 +306,51 @@ class TrainerSettings(Settings):
         section="optimiser",
         choices=("best", "last"),
     )
+    strength: float = setting(
+        None,
+        "The method's own number: the weight of its penalty (projection, relaxation), the price of deviations (ace), "
+        f"what width earns (augerino); by default {', '.join(f'{value:g} ({k})' for k, value in STRENGTHS.items())}.",
+        section="network",
+        positive=True,
+        methods=tuple(STRENGTHS),
+    )
+    keep: str = setting(
+        None,
+        "What the method fixed keeps: a subgroup such as C(4), or an angle in degrees; by default 45.",
+        section="network",
+        methods=("fixed",),
+    )
     precision: str = setting("fp32", "Floating-point precision.", section="run", choices=PRECISIONS)
     compile: bool = setting(
         False, "Compile the training step instead of recording it as a CUDA graph.", section="run", identifies=False
     )
 
     def fill(self) -> None:
-        """What the recipe says."""
+        """What the recipe and the method say."""
         values = {**RECIPES[self.recipe], **(self.paper if self.recipe == "paper" else {})}
         for name in values.keys() & self.options().keys():
             if getattr(self, name) is None:
                 self.assign(name, values[name])
+        if self.strength is None:
+            self.assign("strength", STRENGTHS.get(self.method))
+        if self.keep is None and self.method == "fixed":
+            self.assign("keep", "45")
+
+    @property
+    def density_options(self) -> dict[str, Any]:
+        """What the measures of the method are made with."""
+        found = {"alignment": self.density_alignment, "strength": self.strength, "keep": self.keep}
+        return {name: value for name, value in found.items() if self.uses(name) and value is not None}
 
     def check(self) -> None:
         """Exact alignment moves weights between steps, which an average over steps would mix with others."""
         if self.average and self.alignment == "exact" and self.uses("alignment"):
             raise ConfigError("average cannot be used with exact alignment, which moves the weights after every epoch")
+        if self.method == "fixed":
+            try:
+                STEERABLE["fixed"].density(self.parsed_group, self.bandlimit, keep=self.keep)
+            except ValueError as error:
+                raise ConfigError(f"keep: {error}") from None
 
 
 def rate(settings: TrainerSettings, step: int, steps: int) -> float:
@@ -311,11 +371,17 @@ def rate(settings: TrainerSettings, step: int, steps: int) -> float:
     return settings.lr * factor
 
 
+LARGEST_FILE = 2**20
+"""Bytes of a file with settings."""
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Settings from a YAML file, not yet checked."""
     path = Path(path)
     try:
-        values = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+        if plain_file(path).stat().st_size > LARGEST_FILE:
+            raise ConfigError(f"{path} is too large for settings: more than {LARGEST_FILE} bytes")
+        values = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

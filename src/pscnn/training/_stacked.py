@@ -94,7 +94,8 @@ def _finish(
         "device": files.device_name(torch.device("cpu")),
     }
     files.write_history(folder, rows)
-    torch.save({"state_dict": {f"model.{name}": value for name, value in model.state_dict().items()}}, folder / LAST)
+    state = {f"model.{name}": value for name, value in model.state_dict().items()}
+    files.write_saved(folder / LAST, {"state_dict": state})
     write_result(folder, model, result)
     return result
 

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from pscnn._files import make_folder, reported
-from pscnn.training._run import RunError, describe, read_json, read_result, write_settings
+from pscnn.training._place import choose_device
+from pscnn.training._run import RunError, describe, device_name, read_json, read_result, write_settings
 from pscnn.training._settings import ConfigError, Settings, read_yaml
 from pscnn.training._task import former_names, make_settings, task_of
 
@@ -171,11 +172,14 @@ class Store:
         return str(found["versions"]["pscnn"]) + (f" ({short})" if short else "")
 
     def estimate(self, settings: Settings) -> float | None:
-        """Seconds that a run may take: as finished ones of its task, method and group took per epoch, if any."""
+        """Seconds that a run may take: as finished ones of its task, method and group took here per epoch, if any."""
         key = settings.task, _family(settings)
         if key not in self._rates:  # a plan asks for hundreds of runs
             results = (read_result(path.parent) for path in (self.root / key[0]).glob(f"{key[1]}-*/result.json"))
-            rates = [one["seconds"] / one["epochs"] for one in results if one is not None]
+            here = device_name(choose_device("auto"))
+            rates = [
+                one["seconds"] / one["epochs"] for one in results if one is not None and _alike(one["device"], here)
+            ]
             self._rates[key] = statistics.mean(rates) if rates else None
         rate = self._rates[key]
         return None if rate is None else settings.epochs * rate
@@ -195,6 +199,11 @@ def new_folder(root: str | Path, name: str) -> Path:
             (root / _numbered(name, number)).mkdir()
             return root / _numbered(name, number)
     raise RunError(f"{root} contains too many folders named {name}")
+
+
+def _alike(device: str, other: str) -> bool:
+    """Whether times on one device say something about the other: the same GPU, or both are processors."""
+    return device == other or all(re.search(r", \d+ threads$", name) for name in (device, other))
 
 
 def _numbered(name: str, number: int) -> str:

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from pscnn import models
+from pscnn._words import short
 from pscnn.densities import Regularization, regularization
 from pscnn.training._settings import ConfigError, Settings
 
 if TYPE_CHECKING:
     from pscnn.data.own import About
+    from pscnn.nn import FieldType
     from pscnn.training._learner import Learner
 
 
@@ -47,13 +49,14 @@ class Task(ABC):
         class_names: Names of the classes, if there are classes.
         input_shape: Of one input of the network.
         files: How files of examples are read for the network; None if it takes none.
+        folder: That of the run, if it has one already.
     """
 
     settings_type: ClassVar[type[Settings]]
     named: ClassVar[tuple[str, ...]] = ()
     evaluation_batch: ClassVar[int] = 500
     adamw: ClassVar[bool] = True
-    square_penalty: ClassVar[bool] = False
+    square_penalty: bool = False
     forecasts: ClassVar[bool] = False
     stacked: ClassVar[bool] = False
 
@@ -64,6 +67,7 @@ class Task(ABC):
     scores: Mapping[str, str] = {"test_accuracy": "test accuracy"}
     tests: tuple[str, ...] = ("test",)
     files: About | None = None
+    folder: Path | None = None
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
@@ -93,6 +97,10 @@ class Task(ABC):
     def measure(self, model: nn.Module, splits: Mapping[str, Any]) -> dict[str, Any]:
         """The results of a trained network; for stacked tasks."""
         raise NotImplementedError
+
+    def field_types(self) -> tuple[FieldType, FieldType | None] | None:
+        """How inputs and outputs transform under H, None for outputs that should not; None if it is not measured."""
+        return None
 
     def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Inputs and targets of some rows of a split, on their device; a seed for whatever is random about them."""
@@ -146,12 +154,13 @@ def make_settings(values: Mapping[str, Any], *, stored: bool = False) -> Setting
     values = dict(values)
     name = values.pop("task", values.pop("experiment", None))
     if not isinstance(name, str):
-        raise ConfigError(f"name a task: one of {', '.join(task_names())}" + (f", not {name!r}" if name else ""))
+        raise ConfigError(f"name a task: one of {', '.join(task_names())}" + (f", not {short(name)}" if name else ""))
     make = task_type(name).settings_type
     known = make.options()
     values = {k: v for k, v in values.items() if k in known or k not in make.removed or make.removed[k] != v}
-    if stored and values.get("method") not in (None, *models.DENSITY_METHODS):
-        values = {k: v for k, v in values.items() if k not in known or known[k].section != "density"}
+    if stored and "method" in values:
+        useful = {k: make.methods_with(k) if k in known else None for k in values}
+        values = {k: v for k, v in values.items() if values["method"] in (useful[k] or (values["method"],))}
     for given in values:
         if given not in known:
             others = [task for task in task_names() if given in task_type(task).settings_type.options()]

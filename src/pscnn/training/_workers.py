@@ -67,6 +67,7 @@ def in_ray(function: Callable[..., Any], arguments: Arguments, on_done: Done, gp
     require("ray", "cluster", "The engine 'ray'")
     import ray
 
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would tell its makers
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(function)

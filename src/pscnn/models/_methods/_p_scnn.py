@@ -10,7 +10,7 @@ from pscnn.models._methods._method import Method
 class LearntDensities(Method):
     """Densities that start uniform."""
 
-    has_densities = True
+    has_densities = has_measures = True
 
     def density(self, group: Group, bandlimit: int, **options: Any) -> Likelihood:
         """A density of its own."""

@@ -60,13 +60,17 @@ class ResidualPathway(ParallelPathway):
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum of both paths."""
-        return self.equivariant.convolve(x, *self._kernel_and_bias())
+        return self.convolve(x, *self.kernel_and_bias())
 
-    def _kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+    def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """Apply a given kernel and bias as this layer applies its own."""
+        return self.equivariant.convolve(x, kernel, bias)
+
+    def kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
         kernel, own = self.equivariant.kernel_and_bias()  # not kernel(): it may have been expanded before
         biases = [b for b in (own, self.free.bias) if b is not None]
         return kernel + self.free.weight, sum(biases[1:], biases[0]) if biases else None
 
     def plain(self) -> tnn.Module:
         """The same map as one ``torch.nn`` convolution."""
-        return self.equivariant.plain_with(*self._kernel_and_bias())
+        return self.equivariant.plain_with(*self.kernel_and_bias())

@@ -7,6 +7,7 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.models._methods._method import Method
+from pscnn.nn import FieldType
 
 
 class FreeTwin(Method):
@@ -14,11 +15,13 @@ class FreeTwin(Method):
 
     def layer(self, layer: nn.Conv2d | nn.Conv3d) -> tnn.Module:
         """A convolution of the same channels, as ``torch.nn`` makes it."""
-        return FreeConvolution(free(layer))
+        return FreeConvolution(free(layer), layer.in_type, layer.out_type)
 
 
 def free(layer: nn.Conv2d | nn.Conv3d) -> tnn.Conv2d | tnn.Conv3d:
     """A new ``torch.nn`` convolution of the channels, window and bias of a steerable one."""
+    if layer.padding_mode != "zeros":
+        raise ValueError(f"free kernels need padding_mode 'zeros', got {layer.padding_mode!r}")
     make = tnn.Conv2d if isinstance(layer, nn.Conv2d) else tnn.Conv3d
     window = layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.groups
     return make(layer.in_type.size, layer.out_type.size, *window, bias=layer.bias is not None)
@@ -29,17 +32,32 @@ class FreeConvolution(tnn.Module):
 
     Args:
         convolution: The convolution; its windows are equal in all directions.
+        in_type: Type of the input, if there is one: it is known to the layers around this one.
+        out_type: Type of the output.
     """
 
-    def __init__(self, convolution: tnn.Conv2d | tnn.Conv3d) -> None:
+    def __init__(
+        self,
+        convolution: tnn.Conv2d | tnn.Conv3d,
+        in_type: FieldType | None = None,
+        out_type: FieldType | None = None,
+    ) -> None:
         super().__init__()
-        self.convolution = convolution
+        self.convolution, self.in_type, self.out_type = convolution, in_type, out_type
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve."""
+        return self.convolve(x, *self.kernel_and_bias())
+
+    def kernel_and_bias(self) -> tuple[Tensor, Tensor | None]:
+        """Those of the convolution."""
+        return self.convolution.weight, self.convolution.bias
+
+    def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """Apply a given kernel and bias as this layer applies its own."""
         own = self.convolution
         where = own.stride[0], int(own.padding[0]), own.dilation[0], own.groups
-        return nn.convolve(x, own.weight, own.bias, *where)
+        return nn.convolve(x, kernel, bias, *where)
 
     def plain(self) -> tnn.Module:
         """A copy of the convolution."""

@@ -8,13 +8,16 @@ from torch import fx, nn
 
 from pscnn.groups import Group, Representation, direct_sum
 from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
+from pscnn.nn._convert._keep import keep_weights
+from pscnn.nn._convert._method import Method, RestrictHere, method_of, restrict
 from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import function_field
 
-__all__ = ["convert"]
+__all__ = ["Method", "RestrictHere", "convert"]
 
 # fmt: off
 ACTIVATIONS: tuple[type[nn.Module], ...] = (
@@ -46,6 +49,7 @@ KINDS = (
     Kind("resize", _layers.resize, (nn.Upsample,), ("interpolate",), channelwise=True),
     Kind("pad", _layers.pad, PADS, ("pad",), channelwise=True),
     Kind("identity", _layers.identity, (nn.Identity,), ("contiguous", "clone"), channelwise=True),
+    Kind("restrict", restrict, (RestrictHere,)),
     Kind("flatten", _functions.flatten, (nn.Flatten,), ("flatten", "view", "reshape", "squeeze")),
     Kind("add", _functions.add, operations=SUMS),
     Kind("multiply", _products.multiply, operations=PRODUCTS),
@@ -76,12 +80,15 @@ def convert(
     group: Group,
     bandlimit: int = 2,
     *,
+    weights: Literal["new", "keep"] = "new",
     fields: Literal["irreps", "functions", "regular"] = "irreps",
     frequency: int = 2,
+    max_pool: Literal["average", "norm"] = "average",
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
+    method: str | Method | None = None,
     **density: Any,
-) -> fx.GraphModule:
+) -> nn.Module:
     """The partially equivariant version of a plain CNN for images or volumes, layer by layer.
 
     Convolutions become steerable ones, each with a density of its own; normalisation, nonlinearities, pooling and
@@ -93,22 +100,34 @@ def convert(
     Strided layers and pooling sample maps of any size symmetrically, so the network is exactly equivariant to the
     grid's own symmetries, right angles and mirrors; maps have the model's sizes.
 
+    With ``weights="keep"`` the result is the model itself, as a copy of the same class and the same function: all
+    channels are scalars, every convolution larger than a pixel becomes a ``PixelConv`` with the model's kernel, and
+    nothing else changes. Its densities start with probability 0.99 on the identity. KL divergence from the uniform
+    density then draws kernels towards their mean over H, which commutes with H. This needs a finite group that maps
+    pixels to pixels (quarter turns and mirrors along the axes).
+
     Args:
         model: A CNN that ``torch.fx`` can trace; it is not changed.
         group: H, acting on the plane for 2D networks and on space for 3D ones.
         bandlimit: L of the densities.
+        weights: "new" for steerable layers that start anew, "keep" for the model's own kernels between scalars; then
+            the following six have no meaning.
         fields: "irreps" for copies of all irreps up to ``frequency`` with gates for nonlinearities; "functions" for
             functions on H (in space, on the sphere) up to ``frequency``, with ELU of their samples for nonlinearities,
             which takes fewer channels and is faster on a GPU; "regular" for copies of the regular representation of a
             finite group, on which the model's own nonlinearities act. As many copies as come closest to the model's
             channels, of functions as many as fit into them, at least one.
         frequency: The highest frequency of "irreps" and "functions" fields.
+        max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
-        density: Further options of ``Likelihood``, such as ``alignment="construction"``.
+        method: Another way to relax equivariance than by learnt densities: a name such as "projection" or "ace", see
+            ``pscnn.models.build``, or an object with its ``density`` and ``layer``.
+        density: Further options of ``Likelihood``, such as ``alignment="construction"``, or of the method.
 
     Returns:
-        A ``torch.fx.GraphModule`` with the model's names of modules, in the model's mode.
+        A ``torch.fx.GraphModule`` with the model's names of modules, in the model's mode; with ``weights="keep"`` a
+        module of the model's class.
 
     Raises:
         ValueError: If the model cannot be traced, or some of its operations have no equivariant counterpart; the
@@ -134,12 +153,25 @@ def convert(
         >>> list(pscnn.likelihoods(model))
         ['0', '4', 'invariant']
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"convert: model must be a torch.nn.Module, got {model!r}")
     if not isinstance(group, Group):
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
         raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
+    if max_pool not in ("average", "norm"):
+        raise ValueError(f"convert: max_pool must be 'average' or 'norm', got {max_pool!r}")
     if fields == "regular" and group.order is None:
         raise ValueError(f"convert: {group.name} is infinite and has no regular fields; use fields='functions'")
+    if weights not in ("new", "keep"):
+        raise ValueError(f"convert: weights must be 'new' or 'keep', got {weights!r}")
+    if weights == "keep":
+        if (fields, frequency, max_pool, in_type, out_type, method) != ("irreps", 2, "average", None, None, None):
+            raise ValueError(
+                "convert: with weights='keep' all channels are scalars; leave out fields, frequency, max_pool, "
+                "in_type, out_type and method"
+            )
+        return keep_weights(model, group, bandlimit, density)
     for name, given in (("in_type", in_type), ("out_type", out_type)):
         if given is not None and given.group != group:
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
@@ -147,11 +179,16 @@ def convert(
     if fields != "irreps":
         field = group.regular if fields == "regular" else function_field(group, frequency)
 
-    def new_density() -> Likelihood:
-        return Likelihood(group, bandlimit, **density)
+    chosen = method_of(method) if isinstance(method, str) else method
 
-    new_density()  # so that wrong options are not put down to the model
+    def new_density() -> Measure | None:
+        make = Likelihood if chosen is None else chosen.density
+        return make(group, bandlimit, **density)
+
+    if new_density() is None:  # so that wrong options are not put down to the model, nor overlooked
+        Likelihood(group, bandlimit, **density)
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
-    converted = rewrite(read(model, kind_of), Recipe(field, new_density, in_type, out_type))
+    recipe = Recipe(field, new_density, in_type, out_type, chosen, max_pool == "norm")
+    converted = rewrite(read(model, kind_of), recipe)
     return converted.train(model.training)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._conv import Conv2d, Conv3d
 from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
 from pscnn.nn._convert._source import Map, NotConvertibleError, Value, Vector
@@ -21,7 +22,7 @@ def convolution(writer: Writer, node: fx.Node, value: Map) -> Value:
     conv = writer.source.modules[node]
     assert isinstance(conv, nn.Conv2d | nn.Conv3d)
     size, stride, padding, dilation = _window(conv, value)
-    out = writer.plan.made(node, conv.out_channels, value.sure)
+    out = _made(writer, node, value, conv.out_channels)
     groups = _groups(conv.groups, value.type, out.type)
 
     def build() -> nn.Module:
@@ -42,7 +43,7 @@ def transposed(writer: Writer, node: fx.Node, value: Map) -> Value:
     if len(node.args) + len(node.kwargs) > 1 or len(set(conv.output_padding)) > 1:
         raise NotConvertibleError("needs the same output_padding along all axes, and no output_size")
     size, stride, padding, dilation = _window(conv, value)
-    out = writer.plan.made(node, conv.out_channels, value.sure)
+    out = _made(writer, node, value, conv.out_channels)
 
     def build() -> nn.Module:
         make = ConvTranspose2d if isinstance(conv, nn.ConvTranspose2d) else ConvTranspose3d
@@ -60,11 +61,11 @@ def linear(writer: Writer, node: fx.Node, value: Map) -> Value:
     assert isinstance(layer, nn.Linear)
     if value.flat:
         size = window_of(layer, value, writer.recipe.group.dimension)
-        wanted = writer.recipe.scalars(layer.out_features)
+        wanted = writer.recipe.seen_by(value.fields.group, writer.recipe.scalars(layer.out_features))
     elif writer.plan.makes_fields(node):
         if value.sure and layer.in_features != value.channels:
             raise NotConvertibleError(f"expects {layer.in_features} channels, gets {value.channels}")
-        out = writer.plan.made(node, layer.out_features, value.sure)
+        out = _made(writer, node, value, layer.out_features)
         size, wanted = 1, out.type
     else:
         raise NotConvertibleError("acts on a feature map; pool and flatten it first, or use a 1×1 convolution")
@@ -97,10 +98,16 @@ def sees_positions(found: int, channels: int) -> str:
     )
 
 
-def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Likelihood) -> nn.Module:
+def pointwise_convolution(in_type: FieldType, out_type: FieldType, likelihood: Measure | None) -> nn.Module:
     """A 1×1 convolution in the plane or in space."""
     layer = Conv2d if in_type.group.dimension == 2 else Conv3d
     return layer(in_type, out_type, 1, likelihood=likelihood)
+
+
+def _made(writer: Writer, node: fx.Node, value: Map, channels: int) -> Map:
+    """The feature map that a layer shall make, as fields of what group is left."""
+    out = writer.plan.made(node, channels, value.sure)
+    return replace(out, fields=writer.recipe.seen_by(value.fields.group, out.fields))
 
 
 def _window(conv: Any, value: Map) -> list[Any]:

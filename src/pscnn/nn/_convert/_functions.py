@@ -35,8 +35,8 @@ def add(writer: Writer, node: fx.Node, value: Map) -> Value:
         number = len(node.all_input_nodes) == 1 and allow_any_function(value.type)
         if not number and not per_scalar(writer, node, value):
             raise NotConvertibleError(
-                "adds something that does not transform; on scalar or regular fields it may be a number, on scalars one "
-                "parameter per channel"
+                "adds something that does not transform; on scalar or regular fields it may be a number, on scalars "
+                "one parameter per channel"
             )
         return writer.copy(node, value)
     first, second = (found.fields for _, found in maps)
@@ -78,7 +78,7 @@ def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
         raise NotConvertibleError("concatenates features with something that does not transform")
     arguments = [writer.nodes[part] for part in node.args[0]], 1  # type: ignore[union-attr, index]
     writer.nodes[node] = writer.graph.call_function(torch.cat, arguments)
-    fields = FieldType(group, [rho for part in maps for rho in part.fields.representations])
+    fields = FieldType(value.fields.group, [rho for part in maps for rho in part.fields.representations])
     return Map(fields, sum(p.channels for p in maps), maps[0].gates, all(p.sure for p in maps))
 
 
@@ -159,7 +159,7 @@ def _are_space(writer: Writer, dims: Any, first: int = 2) -> bool:
 
 def _to_invariants(writer: Writer, node: fx.Node, value: Map) -> Vector:
     """After pooling, a map to as many invariant features as the head expects."""
-    wanted = writer.recipe.scalars(value.channels)
+    wanted = writer.recipe.seen_by(value.type.group, writer.recipe.scalars(value.channels))
     if value.fields != wanted:
         layer = Linear(value.fields, wanted, likelihood=writer.recipe.new_density())
         writer.nodes[node] = writer.call(writer.name(node, "invariant"), layer, writer.nodes[node])

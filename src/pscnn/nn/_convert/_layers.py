@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from pscnn._constants import ConstantsModule
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._convert._convolutions import pointwise_convolution
 from pscnn.nn._convert._source import (
     Map,
@@ -25,6 +25,7 @@ from pscnn.nn._convert._source import (
 )
 from pscnn.nn._convert._writer import Writer, pointwise
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._max_pool import NormMaxPool
 from pscnn.nn._nonlinearity import GatedNonlinearity, check_irrep_basis
 from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, StochasticDepth, Upsample
 
@@ -59,7 +60,7 @@ def softmax(writer: Writer, node: fx.Node, value: Map) -> Value:
 
 
 def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
-    """A blur and a stride."""
+    """A blur and a stride; or a maximum by norm."""
     layer: Any = writer.source.modules[node]
     sizes = [set(as_tuple(s)) for s in (layer.kernel_size, layer.stride, layer.padding)]
     if (
@@ -70,6 +71,10 @@ def pool(writer: Writer, node: fx.Node, value: Map) -> Value:
         raise NotConvertibleError("must be the same along all axes, without dilation and indices")
     size, stride, padding = (s.pop() for s in sizes)
     ceil = bool(layer.ceil_mode) and stride > 1
+    if writer.recipe.by_norm and isinstance(layer, nn.MaxPool2d | nn.MaxPool3d):
+        if ceil:
+            raise NotConvertibleError("with ceil_mode is not converted to a maximum by norm; use max_pool='average'")
+        return writer.replace(node, NormMaxPool(value.type, size, stride, padding), value)
     if ceil and size < stride + padding:
         raise NotConvertibleError("with ceil_mode needs windows of at least stride + padding")
     sigma = 0.33 * max(2, stride)  # as wide as the stride needs
@@ -142,7 +147,7 @@ class OwnGates(ConstantsModule):
 
     which: Tensor
 
-    def __init__(self, in_type: FieldType, likelihood: Likelihood) -> None:
+    def __init__(self, in_type: FieldType, likelihood: Measure | None) -> None:
         super().__init__()
         check_irrep_basis("convert", in_type)
         irreps = in_type.irreps

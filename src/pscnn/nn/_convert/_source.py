@@ -13,12 +13,13 @@ from torch import fx, nn
 
 from pscnn._extras import PscnnError
 from pscnn.groups import FunctionSpace, Group, Representation
-from pscnn.likelihood import Likelihood
+from pscnn.measures import Measure
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import is_permuted
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
 if TYPE_CHECKING:
+    from pscnn.nn._convert._method import Method
     from pscnn.nn._convert._writer import Writer
 
 # fmt: off
@@ -98,12 +99,14 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What new layers are made of: copies of a field, a density each; and the types at both ends, if given."""
+    """What new layers are made of: copies of a field, a density each; the types at both ends, if given; a method."""
 
     field: Representation
-    new_density: Callable[[], Likelihood]
+    new_density: Callable[[], Measure | None]
     in_type: FieldType | None
     out_type: FieldType | None
+    method: Method | None = None
+    by_norm: bool = False  # whether maxima are taken by norm
 
     @property
     def group(self) -> Group:
@@ -119,6 +122,13 @@ class Recipe:
     def scalars(self, channels: int) -> FieldType:
         """As many invariant channels."""
         return FieldType(self.group, channels * [self.group.trivial])
+
+    def seen_by(self, group: Group, fields: FieldType) -> FieldType:
+        """The same channels where a restriction has left a subgroup."""
+        if group == self.group or self.method is None:
+            return fields
+        restriction = self.method.restriction(fields)
+        return fields if restriction is None else restriction.out_type
 
 
 def are_scalars(fields: FieldType) -> bool:
@@ -171,7 +181,8 @@ class Tracer(fx.Tracer):
     """Looks into the user's modules only."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        known = type(m).__module__.startswith("pscnn.") or type(m).__name__ in PATHS
+        # Networks of pscnn.models are plain code.
+        known = type(m).__module__.startswith(("pscnn.nn.", "pscnn.likelihood")) or type(m).__name__ in PATHS
         return known or super().is_leaf_module(m, module_qualified_name)
 
 

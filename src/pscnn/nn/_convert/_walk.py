@@ -92,6 +92,7 @@ def _output(writer: Writer, node: fx.Node) -> fx.Node:
     if not isinstance(value, Map):
         return writer.nodes[node]
     wanted = recipe.scalars(value.channels) if recipe.out_type is None else recipe.out_type
+    wanted = recipe.seen_by(value.type.group, wanted)
     if value.sure and wanted.size != value.channels:
         raise NotConvertibleError(f"out_type has {wanted.size} channels, the model gives {value.channels}")
     if value.fields == wanted:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from pscnn.nn._convert._method import by_method
 from pscnn.nn._convert._source import (
     OUT_OF_PLACE,
     Map,
@@ -238,8 +239,8 @@ class Writer:
         self.nodes[node] = self.call(self.name(node, own), module, *inputs)
 
     def call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:
-        """Add a module and a call of it."""
-        self._put(name, module.to(self._device, self._dtype))
+        """Add a module, as the method has it, and a call of it."""
+        self._put(name, by_method(module, self.recipe.method).to(self._device, self._dtype))
         return self.graph.call_module(name, inputs)
 
     # The following write one node and return its value, as it was given.

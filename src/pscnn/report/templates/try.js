@@ -103,6 +103,7 @@ function showTry() {
   else paintVolume(example, elements.matrices[number])
   for (const canvas of at("pictures").querySelectorAll("canvas")) canvas.setAttribute("aria-label", `${example.name}, ${example.true}, after the ${elements.words[number]}`)
   showAnswers()
+  if (!DATA.networks.length) return
   showLayers()
   moveMarks()
 }

@@ -1,0 +1,76 @@
+"""All ways to relax equivariance in one network, on double digits: equal settings, and an equal search for better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pscnn.experiments._rivals import BASE, EPOCHS, plain
+from pscnn.experiments._sheets import Cells, Sheet
+from pscnn.models import STEERABLE, STRENGTHS
+from pscnn.tasks.double_digits import WAYS, DoubleDigitSettings
+
+PLAIN = ("cnn", "augment", "augerino")
+"""Methods of the plain network, which has as many weights as the P-SCNN."""
+COLUMNS = {
+    "accuracy": "test_accuracy",
+    "equivariance error": "equivariance_error",
+    "ms per step": "step_ms",
+    "weights": "parameters",
+}
+DIGITS = {"ms per step": 1, "weights": 0}
+RATES = (0.001, 0.002, 0.004)
+FACTORS = (0.1, 1.0, 10.0)
+"""Of a method's own number in the search."""
+
+
+def rows() -> dict[str, DoubleDigitSettings]:
+    """The same settings for all methods, O(2) for all that know a group."""
+    width = plain(BASE).width
+    steerable = {name: replace(BASE, method=name) for name in STEERABLE}
+    return steerable | {name: replace(BASE, method=name, width=width) for name in PLAIN}
+
+
+def tables() -> list[Sheet]:
+    """A table for every symmetry of the digits."""
+    sheets = []
+    for way in WAYS:
+        cells: Cells = {}
+        for row, one in rows().items():
+            cells |= {(row, f"{way} {name}"): (replace(one, symmetry=way), key) for name, key in COLUMNS.items()}
+        digits = {f"{way} {name}": count for name, count in DIGITS.items()}
+        sheets.append(Sheet(f"Ways to relax equivariance, {way} digits", None, cells, column_digits=digits))
+    return sheets
+
+
+def figures() -> list[Sheet]:
+    """Accuracy against equivariance error, a figure for every symmetry of the digits."""
+    return [replace(sheet, picture="trade-off") for sheet in tables()]
+
+
+def own_number(one: DoubleDigitSettings) -> tuple[str, float]:
+    """What is searched besides the learning rate: a method's own number, or the weight decay if it has none."""
+    if one.method in STRENGTHS:
+        return "strength", STRENGTHS[one.method]
+    return ("kl_weight", one.kl_weight) if one.method == "p-scnn" else ("weight_decay", one.weight_decay)
+
+
+def search() -> Sheet:
+    """Nine trials for every method, judged on validation digits."""
+    cells: Cells = {}
+    for row, one in rows().items():
+        name, usual = own_number(one)
+        for lr in RATES:
+            for factor in FACTORS:
+                changes: dict[str, Any] = {"lr": lr, name: factor * usual, "epochs": EPOCHS}
+                place = f"{row} ({name} {usual:g})", f"{lr:g}, × {factor:g}"
+                cells[place] = replace(one, **changes), "validation_accuracy"
+    words = "highest learning rate and factor of the method's own number"
+    return Sheet(f"Validation accuracy on O2 digits after {EPOCHS} epochs, by {words}", None, cells)
+
+
+SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
+    "relaxations": lambda: [*tables(), *figures()],
+    "relaxations-search": search,
+}

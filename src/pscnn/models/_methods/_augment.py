@@ -1,0 +1,171 @@
+"""Augmentation: a plain network sees its inputs transformed, by all of H alike or by a learnt part (Augerino)."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch import nn as tnn
+
+from pscnn._constants import ConstantsModule
+from pscnn._memo import memo
+from pscnn._types import Array
+from pscnn.groups import Axial, Group
+from pscnn.models._methods._method import STEEP
+from pscnn.nn import FieldType
+
+ELEMENTS = 4096
+"""Of a continuous group in space, drawn once; in the plane there are as many, equally spaced."""
+ROWS = 1024
+"""Random numbers are drawn for so many inputs of a batch; more inputs share them."""
+COPIES = 8
+"""Over which a network with a learnt distribution averages when it is not trained."""
+
+
+class Augmented(ConstantsModule):
+    """A network f of which f(h·x) is trained, with h drawn anew for every input and step; f alone is tested.
+
+    Where outputs are fields, what is trained is h⁻¹·f(h·x). Here h is drawn from all of H alike.
+
+    Args:
+        network: Any.
+        in_type: Of its inputs: scalars, or vector fields; over H.
+        out_type: Of its outputs if they are fields; None where the answer does not depend on h.
+        size: Of the images or volumes.
+    """
+
+    elements: Tensor
+    into_space: Tensor
+    from_space: Tensor
+    noise: Tensor
+
+    def __init__(
+        self, network: tnn.Module, in_type: FieldType, out_type: FieldType | None, size: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.network, self.in_type, self.out_type = network, in_type, out_type
+        # From affine_grid's coordinates, −1 to 1 with rows counted downwards, to those in which H acts.
+        half = np.array([max(n - 1, 1) / 2 for n in reversed(size)]) * [1, -1, 1][: len(size)]
+        self.add_constant("into_space", np.diag(half), torch.empty(0))
+        self.add_constant("from_space", np.diag(1 / half), torch.empty(0))
+        self.prepare(in_type.group)
+        self.seed = int(torch.randint(2**31, (), device="cpu"))
+        self.register_buffer("noise", torch.rand(ROWS, 2), persistent=False)
+
+    def prepare(self, group: Group) -> None:
+        """What is needed to draw elements."""
+        self.add_constant("elements", _elements(group), torch.empty(0))
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """Elements (N, n, n) from numbers (N, 2) in [0, 1)."""
+        return self.elements[(noise[:, 0] * len(self.elements)).long()]
+
+    def advance(self, step: int, steps: int) -> None:
+        """New random numbers, which depend on the step alone: it makes no difference whether a run was interrupted."""
+        generator = torch.Generator().manual_seed(self.seed + step)
+        self.noise.copy_(torch.rand(self.noise.shape, generator=generator, device="cpu"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores, or fields."""
+        if not self.training:
+            return self.tested(x)
+        rows = torch.arange(x.shape[0], device=x.device) % len(self.noise)
+        return self.turned(x, self.draw(self.noise[rows]))
+
+    def tested(self, x: Tensor) -> Tensor:
+        """What is not trained."""
+        return self.network(x)
+
+    def turned(self, x: Tensor, elements: Tensor) -> Tensor:
+        """f(h·x), or h⁻¹·f(h·x), with an element for every input, or one for all."""
+        y = self.network(self._act(x, elements, self.in_type))
+        return y if self.out_type is None else self._act(y, elements.mT, self.out_type)
+
+    def _act(self, x: Tensor, elements: Tensor, fields: FieldType) -> Tensor:
+        """(h·x)(p) = ρ(h) x(h⁻¹p)."""
+        with torch.autocast(self.noise.device.type, enabled=False):
+            x = x.to(elements.dtype)
+            if not all(psi.is_trivial for psi in fields.irreps):  # every n channels are a vector
+                vectors = x.unflatten(1, (-1, elements.shape[-1])).flatten(3)
+                x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
+            source = self.from_space @ elements.mT @ self.into_space
+            affine = torch.cat([source, torch.zeros_like(source[..., :1])], 2)
+            grid = F.affine_grid(affine.expand(x.shape[0], -1, -1), x.size(), align_corners=True)  # type: ignore[arg-type]
+            return F.grid_sample(x, grid, align_corners=True)
+
+
+class Augerino(Augmented):
+    """Augmentation by rotations up to a learnt angle (arXiv 2010.11882).
+
+    The angle (in space: the rotation vector) is uniform between ±width/2, and the width earns strength · width, up to a
+    whole turn. It starts at log 2, and the strength is 0.01, as in the paper's code. Reflections have no width and are
+    left out. When it is not trained, the network averages over eight such rotations, the same for all inputs.
+    """
+
+    usual_strength = 0.01
+    generators: Tensor
+
+    def __init__(
+        self,
+        network: tnn.Module,
+        in_type: FieldType,
+        out_type: FieldType | None,
+        size: Sequence[int],
+        strength: float = usual_strength,
+    ) -> None:
+        super().__init__(network, in_type, out_type, size)
+        self.strength = strength
+
+    def prepare(self, group: Group) -> None:
+        """Axes of rotations, and the width."""
+        if group.order is not None:
+            raise ValueError(f"augerino needs a continuous group, whose rotations have a width, got {group.name}")
+        self.raw_width = tnn.Parameter(torch.zeros(()))
+        self.add_constant("generators", _generators(group), torch.empty(0))
+
+    @property
+    def width(self) -> Tensor:
+        """In radians."""
+        return F.softplus(STEEP * self.raw_width)
+
+    def penalty(self) -> Tensor:
+        """The negative of what the width earns."""
+        return -self.strength * self.width.clamp(max=2 * math.pi)
+
+    def draw(self, noise: Tensor) -> Tensor:
+        """Rotations by Rodrigues' formula."""
+        turns = self.generators[(noise[:, 1] * len(self.generators)).long()]
+        distance = noise[:, 0] - 0.5 if len(self.generators) == 1 else noise[:, 0] ** (1 / 3) / 2
+        angles = (self.width * distance)[:, None, None]
+        unit = torch.eye(turns.shape[-1], dtype=turns.dtype, device=turns.device)
+        return unit + angles.sin() * turns + (1 - angles.cos()) * (turns @ turns)
+
+    def tested(self, x: Tensor) -> Tensor:
+        """The mean over fixed rotations."""
+        middles = (torch.arange(COPIES, dtype=self.noise.dtype, device=self.noise.device) + 0.5) / COPIES
+        several = self.draw(torch.stack([middles, middles.flip(0)], 1))
+        return torch.stack([self.turned(x, several[k : k + 1]) for k in range(COPIES)]).mean(0)
+
+    def extra_repr(self) -> str:
+        """The interval."""
+        return f"±{math.degrees(self.width.item()) / 2:.0f}°"
+
+
+@memo
+def _elements(group: Group) -> Array:
+    count = ELEMENTS // (2 if group.has_reflections else 1)
+    return group.quadrature(count - 1)[0] if group.planar is not None else group.sample(ELEMENTS, seed=0)
+
+
+@memo
+def _generators(group: Group) -> Array:
+    """The derivative at the identity of the rotations about the group's axis, or about axes in all directions."""
+    if group.dimension == 2:
+        return np.array([[[0.0, -1.0], [1.0, 0.0]]])
+    axes = np.array([group.axis]) if isinstance(group, Axial) else np.random.default_rng(0).normal(size=(ELEMENTS, 3))
+    axes = axes / np.linalg.norm(axes, axis=1, keepdims=True)
+    x, y, z = axes.T
+    zero = np.zeros_like(x)
+    return np.stack([zero, -z, y, z, zero, -x, -y, x, zero], 1).reshape(-1, 3, 3)

@@ -1,0 +1,216 @@
+"""Whatever is typed or received: one sentence and exit code 1, or 2 for usage; nothing waits or is half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from helpers import TINY_DIGITS, as_options
+from PIL import Image
+from typer.testing import CliRunner
+
+from pscnn import training
+from pscnn.cli import app
+
+TINY = {k: v for k, v in TINY_DIGITS.items() if k != "task"} | {"epochs": 1, "group": "C4"}
+
+
+def refused(words: list[str], code: int = 1) -> str:
+    """The message of a command that fails as commands should."""
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--width", "inf"], 1, "width must be a finite number"),
+        (["--width", "1e5"], 1, "width must lie in (0, 100], got 100000.0"),
+        (["--width", "100"], 1, "would take"),
+        (["--epochs", "99999999999999999999999"], 1, "epochs must lie between 1 and 1000000"),
+        (["--seed", "4294967296"], 1, "seed must lie between 0 and 4294967295"),
+        (["--bandlimit", "300"], 1, "bandlimit must lie between 0 and 32"),
+        (["--group", "C(100000)"], 1, "C(100000) has 100000 elements, more than 1000: use SO(2) or O(2)"),
+        (["--group", f"D({10**30})"], 1, "more than 1000: use SO(2)"),
+        (["--devices", "0"], 2, "greater than or equal to 1"),
+        (["--devices", "-1"], 2, "greater than or equal to 1"),
+        (["--devices", "1000"], 1, "got 1000 devices"),
+        (["--accelerator", "tpu"], 2, "use auto, cpu or gpu, not 'tpu'"),
+        (["--name", "a\0b"], 1, "--name must be the name of a single folder"),
+        (["--name", "[/x]"], 1, "--name must be the name of a single folder, got '[/x]'"),
+        (["--name", "x" * 300], 1, "File name too long"),
+        (["--runs", "x" * 5000], 1, "File name too long"),
+        (["--config", "x" * 5000], 1, "File name too long"),
+        (["--train-per-class", "1000000000"], 1, "train_per_class must lie between 1 and 100000"),
+        (["--seeds", "1000000000000"], 2, "less than or equal to 1000"),
+        (["--passes", "1000000000"], 1, "passes must lie between 1 and 10000"),
+    ],
+)
+def test_options(words: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(["train", "ddmnist", *as_options(TINY), *words], code)
+    assert not [path for path in tmp_path.rglob("*") if path.name == "config.yaml" and message == "File name too long"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["train", "shapes3d", "--bandlimit", "8"], 1, "bandlimit must be 6 or less over O(3)"),
+        (["train", "shapes3d", "--train-count", "1"], 1, "train_count must lie between 2 and"),
+        (["train", "own", "--data", "x", "--about", "{"], 1, "not a description of prepared data"),
+        (["train", "own", "--data", "x", "--about", "[]"], 1, "not a description of prepared data"),
+        (["train", "own", "--data", "x", "--about", "{}"], 1, "not a description of prepared data"),
+        (["discover", "x", "--minutes", "inf"], 2, "less than or equal to"),
+        (["reproduce", "list", "--seeds", "99999999999"], 2, "less than or equal to 1000"),
+        (["bench", "--batch", "100000000000"], 2, "less than or equal to"),
+        (["inspect", "x" * 5000], 1, "File name too long"),
+        (["results", "x" * 5000], 1, "File name too long"),
+    ],
+)
+def test_commands(words: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(words, code)
+
+
+def laughing(depth: int) -> str:
+    """A list of lists of lists, each nine times the one before: small in a file and in memory, endless when written."""
+    lines = ["- &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"- &a{k + 1} [{', '.join([f'*a{k}'] * 9)}]" for k in range(depth)]
+    return "epochs:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("experiment: [a]", "name a task: one of ddmnist"),
+        ("task: {a: b}", "name a task: one of ddmnist"),
+        ("[" * 3000, "not valid YAML"),
+        (f"task: ddmnist\n{laughing(12)}", "epochs must be of type int, got [["),
+        (f"task: ddmnist\nname: {'x' * 2**21}", "too large for settings"),
+        ("task: ddmnist\nlr: [1]", "lr must be of type float, got [1]"),
+        ("task: ddmnist\nlr: one", "lr must be of type float, got 'one'"),
+        ("task: ddmnist\nepochs: 1.5", "epochs must be of type int, got 1.5"),
+    ],
+)
+def test_configurations(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    assert message in refused(["train", "--config", str(tmp_path / "c.yaml"), "--runs", str(tmp_path / "runs")])
+    assert not (tmp_path / "runs").exists()
+
+
+def test_numbers_in_a_configuration_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("task: ddmnist\nlr: 1e-3\nepochs: 1e2\nweight_decay: 0\n")
+    settings = training.make_settings(training.read_yaml(tmp_path / "c.yaml"))
+    assert (settings.lr, settings.epochs, settings.weight_decay) == (1e-3, 100, 0.0)
+
+
+@pytest.fixture(scope="module")
+def genuine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = training.start(
+        training.make_settings({"task": "ddmnist", **TINY, "epochs": 2}), tmp_path_factory.mktemp("r")
+    )
+    training.train(folder, accelerator="cpu", progress=False)
+    return folder
+
+
+@pytest.fixture
+def run(genuine: Path, tmp_path: Path) -> Path:
+    shutil.copytree(genuine, tmp_path / "run")
+    return tmp_path / "run"
+
+
+FILES = {
+    "metrics.jsonl": ["evaluate", "report"],
+    "result.json": ["report"],
+    "confusion.npy": ["report"],
+    "densities.npz": ["save"],
+    "environment.json": ["save"],
+    "best.ckpt": ["inspect", "export", "resume"],
+    "last.ckpt": ["resume"],
+}
+COMMANDS = {
+    "evaluate": ["evaluate", "RUN"],
+    "inspect": ["inspect", "RUN"],
+    "report": ["report", "RUN"],
+    "export": ["export", "RUN"],
+    "resume": ["train", "--resume", "RUN"],
+    "save": ["results", "RUN", "--save", "RUN/all.json"],
+}
+
+
+@pytest.mark.parametrize(("file", "command"), [(file, command) for file, them in FILES.items() for command in them])
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_is_not_waited_for(file: str, command: str, kind: str, run: Path) -> None:
+    (run / file).unlink()
+    os.mkfifo(run / file) if kind == "pipe" else (run / file).mkdir()
+    message = refused([word.replace("RUN", str(run)) for word in COMMANDS[command]])
+    assert file in message
+    assert not list(run.glob(".*.partial"))
+
+
+def test_results_are_not_written_over_a_folder(run: Path) -> None:
+    (run / "confusion.npy").unlink()
+    (run / "confusion.npy").mkdir()
+    before = (run / "result.json").read_bytes()
+    assert "cannot write" in refused(["evaluate", str(run)])
+    assert (run / "result.json").read_bytes() == before
+
+
+def test_a_report_without_metrics_has_no_curves(run: Path) -> None:
+    (run / "metrics.jsonl").unlink()
+    assert CliRunner().invoke(app, ["report", str(run)]).exit_code == 0
+
+
+def test_a_configuration_with_fewer_epochs_is_refused(run: Path) -> None:
+    values = yaml.safe_load((run / "config.yaml").read_text())
+    (run / "config.yaml").write_text(yaml.safe_dump({**values, "epochs": 1}))
+    assert "has 2 epochs, but its config.yaml says 1" in refused(["evaluate", str(run)])
+
+
+def test_results_files_that_are_nested_deeply_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "known.json").write_text("[" * 100_000)
+    for words in (["results"], ["reproduce", "ddmnist", "--no-run", "--runs", str(tmp_path / "runs"), "--known"]):
+        assert "is not a file of runs" in refused([*words, str(tmp_path / "known.json")])
+
+
+def test_where_output_goes(run: Path, tmp_path: Path) -> None:
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "i.png")
+    missing, long = tmp_path / "missing" / "file", tmp_path / ("x" * 300)
+    for words in (["predict", str(run), str(tmp_path / "i.png"), "--out"], ["results", str(run), "--save"]):
+        assert "cannot write" in refused([*words, str(missing)])
+        assert "File name too long" in refused([*words, str(long)])
+    assert "File name too long" in refused(["report", str(run), "--out", str(long)])
+    assert "cannot write" in refused(["report", str(run), "--out", str(missing)])
+    (tmp_path / "[red]reports").mkdir()
+    done = CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "[red]reports")])
+    assert f"report: {tmp_path}/[red]reports/report.html" in done.output  # into the folder, whose name is no markup
+    assert (tmp_path / "[red]reports" / "report.html").exists()
+
+
+def test_json_is_all_that_is_printed(run: Path, tmp_path: Path) -> None:
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "i.png")
+
+    def printed(*words: str) -> Any:
+        done = CliRunner().invoke(app, [*words, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    result = json.loads((run / "result.json").read_text())
+    assert printed("evaluate", str(run))["test_accuracy"] == result["test_accuracy"]
+    layers = printed("inspect", str(run))["layers"]
+    assert [layer["number"] for layer in layers] == [1, 2, 3, 4, 5, 6]
+    assert layers[0]["degrees"]["C(4)"] > 0
+    (answer,) = printed("predict", str(run), str(tmp_path / "i.png"))
+    assert answer["file"] == str(tmp_path / "i.png")
+    assert 0.25 <= answer["probability"] <= 1
+    (listed,) = printed("results", str(run))
+    assert listed["settings"]["task"] == "ddmnist"
+    assert listed["result"]["epochs"] == 2

@@ -1,0 +1,111 @@
+"""What layers and functions say to input that they cannot use, before it costs anything."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pscnn
+from pscnn import FieldType, Likelihood, models, nn
+from pscnn._memory import TooLargeError
+from pscnn.groups import O2, SO3, C, D, rotation
+
+H = O2()
+GREY, VECTORS = FieldType(H, [H.trivial]), FieldType(H, [H.irrep(1, 1)])
+WIDE = FieldType(H, 3000 * [H.trivial])
+
+
+def small(**options: Any) -> torch.nn.Module:
+    return models.build("images", "p-scnn", "C4", **{"width": 0.1, "size": 28, **options})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: C(10**9).regular, "the regular representation of C.1000000000. would take .* GiB"),
+        (lambda: C(10**5).regular, "would take 75 GiB of memory: use a smaller group"),
+        (lambda: C(10**9).irreps(None), "irreps are listed up to frequency 100000"),
+        (lambda: Likelihood(D(10**9), 2), r"the elements of D\(1000000000\) would take"),
+        (lambda: Likelihood(SO3(), 60), "a quadrature of degree .* in space would take"),
+        (lambda: Likelihood(H, 10**9), "irreps are listed up to frequency"),
+        (lambda: Likelihood(H, 10**4), r"a density on O\(2\) with band-limit 10000 would take"),
+        (
+            lambda: nn.Conv2d(GREY, VECTORS, 301),
+            "the basis of kernels of side 301 would take .*: use a smaller kernel_s",
+        ),
+        (lambda: nn.Conv2d(WIDE, WIDE, 7), "the kernel from .* channels would take .*: use fewer fields"),
+        (lambda: SO3().quadrature(2000), "use a lower degree"),
+    ],
+)
+def test_what_costs_too_much_is_said_before_it_is_begun(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TooLargeError, match=message):
+        call()
+
+
+def conv() -> nn.Conv2d:
+    return nn.Conv2d(GREY, VECTORS, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: conv()(torch.zeros(1, 1, 9, 9, dtype=torch.uint8)),
+            TypeError,
+            "got a tensor of torch.uint8: use x.fl",
+        ),
+        (lambda: conv()(torch.zeros(1, 1, 9, 9, dtype=torch.complex64)), TypeError, "got a tensor of torch.complex64"),
+        (lambda: conv()(np.zeros((1, 1, 9, 9))), TypeError, "got ndarray"),
+        (lambda: small()(torch.zeros(1, 1, 28, 28, dtype=torch.int64)), TypeError, "got a tensor of torch.int64"),
+        (lambda: small()(torch.zeros(1, 1, 28, 28).double()), TypeError, "the layer is in torch.float32, got input in"),
+        (
+            lambda: conv()(torch.zeros(1, 1, 3, 3)),
+            ValueError,
+            "expected images of 5 or more with the padding, got 3 × 3",
+        ),
+        (lambda: nn.DiskMask(GREY, 9)(torch.zeros(1, 1, 11, 11)), ValueError, "expected images of side 9, got 11 × 11"),
+        (lambda: nn.Conv2d(GREY, VECTORS, 3, stride=0), ValueError, "stride must be 1 or more, got 0"),
+        (lambda: nn.AvgPoolAntialiased(GREY, 0), ValueError, "stride must be 1 or more, got 0"),
+        *(
+            (lambda call=call: call(None), TypeError, "torch.nn.Module, got None")
+            for call in (pscnn.summary, pscnn.regularization, pscnn.align, nn.export, lambda _: nn.convert(None, H))  # type: ignore[arg-type]
+        ),
+        (lambda: pscnn.layer_errors(None, torch.zeros(1), np.eye(2)), TypeError, "got None"),  # type: ignore[arg-type]
+        (lambda: small(width=-1), ValueError, "width must be positive and finite, got -1"),
+        (lambda: small(width=float("nan")), ValueError, "width must be positive and finite, got nan"),
+        (lambda: small(classes=0), ValueError, "classes must be a whole number of 1 or more, got 0"),
+        (lambda: small(classes=2.5), ValueError, "classes must be a whole number of 1 or more, got 2.5"),
+        (lambda: small(channels=0), ValueError, "channels must be a whole number of 1 or more, got 0"),
+    ],
+)
+def test_wrong_input_is_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("elements", "message"),
+    [
+        (np.zeros((0, 2, 2)), r"shape \(N, 2, 2\) with N of 1 or more, got \(0, 2, 2\)"),
+        (np.eye(3), r"got \(3, 3\)"),
+        (np.diag([2.0, 1.0]), r"must be those of C\(4\)"),
+        (rotation([0.3]), r"must be those of C\(4\), such as C\(4\).sample"),
+        (np.full((1, 2, 2), np.nan), r"must be those of C\(4\)"),
+    ],
+)
+def test_errors_are_measured_at_elements_of_the_group_only(elements: np.ndarray, message: str) -> None:
+    model, x = small().eval(), torch.randn(1, 1, 28, 28)
+    for measure in (pscnn.equivariance_error, pscnn.layer_errors):
+        with pytest.raises(ValueError, match=message):
+            measure(model, x, elements)
+
+
+def test_half_precision_is_what_autocast_is_for() -> None:
+    with torch.autocast("cpu", torch.bfloat16), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert conv()(torch.zeros(1, 1, 9, 9).bfloat16()).dtype == torch.bfloat16

@@ -1,0 +1,160 @@
+"""Whatever happens to a run, nothing is lost: continued, it gives the result that it would have given."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import small
+from PIL import Image
+from typer.testing import CliRunner
+
+from pscnn import training
+from pscnn.cli import app
+
+KILLS = int(os.environ.get("PSCNN_KILLS", "5"))
+
+
+def same(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name != "seconds"}
+
+
+def test_runs_killed_at_any_moment_continue_to_the_same_result(tmp_path: Path) -> None:
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    words, environment = [sys.executable, __file__, str(tmp_path), str(KILLS)], {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["continued"]) == KILLS
+    for result in found["continued"]:
+        assert same(result) == same(found["whole"])
+    assert found["killed"] > 0  # before they had ended
+
+
+def kill_and_continue(root: Path, count: int) -> None:
+    """In a process of its own, which has one thread and can be forked."""
+    torch.set_num_threads(1)
+    draw = random.Random(0)
+    settings = small(epochs=8)
+
+    def train(folder: Path) -> dict[str, Any]:
+        return training.train(folder, accelerator="cpu", progress=False)
+
+    train(training.start(settings, root, "first"))  # builds what later runs find in memory
+    began = time.monotonic()
+    found: dict[str, Any] = {"whole": train(training.start(settings, root, "whole")), "killed": 0, "continued": []}
+    took = time.monotonic() - began
+    for k in range(count):
+        folder = training.start(settings, root, f"killed-{k}")
+        child = os.fork()
+        if child == 0:
+            train(folder)
+            os._exit(0)
+        time.sleep(draw.uniform(0, took))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        found["killed"] += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        found["continued"].append(train(folder))
+    print(json.dumps(found))
+
+
+@contextlib.contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch, after: int | None) -> Iterator[list[str]]:
+    """Within it the disk is full from the nth file on that would be put in its place; which those are."""
+    written: list[str] = []
+    replace = os.replace
+
+    def full(source: Any, target: Any) -> None:
+        written.append(Path(target).name)
+        if after is not None and len(written) > after:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        yield written
+
+
+def test_a_disk_that_is_full_at_any_write_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = small(epochs=2)
+    with full_disk(monkeypatch, None) as written:
+        folder = training.start(settings, tmp_path / "whole")
+        whole = training.train(folder, accelerator="cpu", progress=False)
+    assert {"config.yaml", "environment.json", "metrics.jsonl", "best.ckpt", "last.ckpt", "confusion.npy"} < {*written}
+    assert written[-1] == "result.json"
+    for after in range(len(written)):
+        root = tmp_path / str(after)
+        with full_disk(monkeypatch, after), pytest.raises(training.RunError, match="No space left on device"):
+            training.train(training.start(settings, root), accelerator="cpu", progress=False)
+        assert not list(root.rglob("*.partial"))
+        folder = training.start(settings, root)
+        assert same(training.train(folder, accelerator="cpu", progress=False)) == same(whole), written[after]
+
+
+def test_commands_on_a_full_disk_leave_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = training.start(small(epochs=1), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False)
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "i.png")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    answers = ["predict", str(folder), str(tmp_path / "i.png"), "--out", str(folder / "answers.csv")]
+    with full_disk(monkeypatch, 0):
+        for words in (
+            ["evaluate", str(folder)],
+            answers,
+            ["report", str(folder)],
+            ["results", str(folder), "--save", str(folder / "all.json")],
+        ):
+            done = CliRunner().invoke(app, words)
+            assert isinstance(done.exception, SystemExit), done.exception
+            assert done.exit_code == 1
+            assert "No space left on device" in " ".join(done.output.split())
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_a_network_is_not_exported_to_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = training.start(small(epochs=1), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False)
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    done = CliRunner().invoke(app, ["export", str(folder)])
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert "cannot write" in " ".join(done.output.split())
+    assert not list(folder.glob("*.pt2"))
+
+
+def test_a_second_ctrl_c_says_no_more_than_the_first(tmp_path: Path) -> None:
+    folder = training.start(small(epochs=1000), tmp_path)
+    words = [sys.executable, "-m", "pscnn", "train", "--resume", str(folder), "--accelerator", "cpu"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not (folder / "last.ckpt").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT), err
+    assert "Traceback" not in err + out
+    before = len(training.history(folder))
+    training.train(folder, accelerator="cpu", progress=False, epochs=before + 1)
+    assert len(training.history(folder)) == before + 1
+
+
+if __name__ == "__main__":
+    kill_and_continue(Path(sys.argv[1]), int(sys.argv[2]))
