@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
 from pscnn.report._density import density_chart, density_curves, density_figure
+from pscnn.report._dials import dial_figure
 from pscnn.report._forecast import forecast_animation, forecast_figure
 from pscnn.report._measure import measure_figure
 from pscnn.report._results import ablation_figure, confusion_figure, tradeoff_figure, training_figure
@@ -39,6 +40,7 @@ __all__ = [
     "density_chart",
     "density_curves",
     "density_figure",
+    "dial_figure",
     "discovery_layers",
     "discovery_scores",
     "discovery_words",
