@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from helpers import TINY_DIGITS
-from PIL import Image
 from typer.testing import CliRunner
 
-from pscnn import experiments, training
+from pscnn import training
 from pscnn.cli import app
-from pscnn.report._html import html_report, train_command
+from pscnn.report._folded import train_command
+from pscnn.report._html import html_report
 from pscnn.tasks.double_digits import DoubleDigitSettings
 
 TINY_DIGITS_SETTINGS: dict[str, Any] = {name: value for name, value in TINY_DIGITS.items() if name != "task"}
@@ -60,25 +59,6 @@ def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) 
     for attribute in re.findall(r'(?:src|href)="([^"]+)"', page):
         assert attribute.startswith(("#", "data:")), attribute  # nothing comes from a network
     assert "http" not in re.sub(r"http://www.w3.org/2000/svg", "", page)
-
-
-def test_names_of_classes_are_no_html(tmp_path: Path) -> None:
-    for name in ("<img src=x onerror=alert(1)>", "</script><b>"):
-        (tmp_path / "data" / name.replace("/", "_")).mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for folder in (tmp_path / "data").iterdir():
-        for k in range(12):
-            Image.fromarray(rng.integers(0, 255, (28, 28), dtype=np.uint8)).save(folder / f"{k}.png")
-    file = experiments.prepared_file(
-        tmp_path / "data", tmp_path, size=28, seed=0, regression=None, on_read=lambda *_: None
-    )
-    values = {"task": "own", "data": str(file), "width": 0.1, "epochs": 1, "batch_size": 4}
-    folder = training.start(training.make_settings(values), tmp_path / "runs")
-    training.train(folder, accelerator="cpu", progress=False)
-    page = html_report([folder])
-    assert "<img src=x" not in page.read_text()
-    assert data_of(page)["try"]["classes"] == ["<_script><b>", "<img src=x onerror=alert(1)>"]
-    assert "--about" not in page.read_text()
 
 
 def test_the_command_makes_the_same_settings(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from helpers import TINY_DIGITS
 from scipy import stats
 
 from pscnn import training
-from pscnn.report._sure import interval, network_labels, untested
+from pscnn.report._sure import Finished, interval, network_labels, score_words, untested
 
 
 def test_intervals_are_those_of_scipy() -> None:
@@ -30,6 +33,15 @@ def test_labels_tell_kinds_apart_but_not_seeds() -> None:
     tasks = [training.task_of(training.make_settings({**TINY_DIGITS, **kind})) for kind in kinds]
     ours = "partially equivariant (P-SCNN)"
     assert network_labels(tasks) == ["plain CNN, width 0.15", "plain CNN, width 0.3", ours, ours]
+
+
+def test_networks_that_learnt_nothing_are_said_to_be_so() -> None:
+    task = training.task_of(training.make_settings(TINY_DIGITS))
+    counts = np.array([[30, 10], [10, 30]])
+    good = score_words(Finished(Path(), task, {"test_accuracy": 0.75}, 80), counts)
+    assert good == "Test accuracy: 0.750 on 80 examples (always the same answer: 0.500)."
+    assert "mean little" in score_words(Finished(Path(), task, {"test_accuracy": 0.55}, 80), counts)
+    assert "do not trust" in score_words(Finished(Path(), task, {"test_accuracy": float("nan")}, 80), counts)
 
 
 def test_single_seeds_are_named_as_untested() -> None:

@@ -14,7 +14,7 @@ from pscnn.data import own
 from pscnn.densities import KEPT, layer_summaries
 from pscnn.experiments import DISCOVER_METHODS, Choice, Difference, spread
 from pscnn.report._html import html_report
-from pscnn.report._phrases import inside
+from pscnn.report._phrases import group_words, inside, listed, plain
 from pscnn.report._rows import LABELS, plus_minus
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import Store
@@ -214,11 +214,9 @@ def write_discovery(found: Discovery, out: Path) -> Path:
     names = found.holds.names
     kind = "targets: " if found.holds.regression else f"{len(names)} classes: "
     kind += ", ".join(names if found.holds.regression else names[:20])
-    words = discovery_words(found)
-    head, rest = words[0].split(". ", 1)
     answer = {
-        "headline": f"{head}. {words[1] if found.learnt else rest}",
-        "words": [rest, *words[2:]] if found.learnt else [],
+        "headline": _headline(found),
+        "words": discovery_words(found),
         "data": f"Data: {found.holds.source}; {counts}; {kind}. {' '.join(found.holds.notes)}",
         "scores": discovery_scores(found),
         "unit": "in variances of the target" if found.holds.regression else "in percentage points",
@@ -230,6 +228,28 @@ def write_discovery(found: Discovery, out: Path) -> Path:
     }
     runs = [folder for method in ("p-scnn", "scnn", "cnn") for folder in found.runs[method]]
     return html_report(runs, out, answer=answer)
+
+
+def _headline(found: Discovery) -> str:
+    """The answer in a sentence or two, without symbols."""
+    method, whole, layers = found.choice.method, plain(group_words(found.group)), found.layers
+    if not found.learnt:
+        return "These networks learnt too little to say anything about symmetries."
+    head = f"Use the {LABELS[method]} network"
+    if method == "scnn":
+        return f"{head}: giving up {whole} brought no gain that is larger than chance."
+    if method == "cnn":
+        return f"{head}: it is better than both that know about {whole}."
+    lost = next((k for k, row in enumerate(layers) if row.degrees[found.group][0] < KEPT), None)
+    if lost is None:
+        return f"{head}. It kept {whole} at every scale."
+    start = (
+        f"For patterns of up to {_sees(layers[lost - 1], found)} it keeps {whole}"
+        if lost
+        else "It begins to choose early"
+    )
+    end = plain(listed([group_words(name) for name in layers[-1].kept]))
+    return f"{head}. {start}; in its last layer, which sees {_sees(layers[-1], found)}, it keeps {end}."
 
 
 def _differences(found: Discovery) -> dict[str, Any]:

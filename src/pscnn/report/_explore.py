@@ -171,10 +171,10 @@ def element_data(elements: Elements) -> dict[str, Any]:
 
 
 def numbers(values: AnyArray | Sequence[float]) -> list[float | None]:
-    """With four digits; JSON has no NaN."""
+    """With five digits; JSON has no NaN."""
     return [finite(float(v)) for v in values]
 
 
 def finite(value: float) -> float | None:
-    """A number with four digits, or None."""
-    return float(f"{value:.4g}") if np.isfinite(value) else None
+    """A number with five digits, or None."""
+    return float(f"{value:.5g}") if np.isfinite(value) else None

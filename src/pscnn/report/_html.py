@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, count
@@ -19,27 +15,29 @@ from torch import Tensor, nn
 from pscnn import training
 from pscnn._extras import require
 from pscnn._files import write_whole
-from pscnn.densities import degree, likelihoods, summary, typed_layers
+from pscnn.densities import likelihoods, summary, typed_layers
 from pscnn.groups import Group
 from pscnn.models import roll_out
 from pscnn.report import _explore
-from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._elements import Elements, explored
-from pscnn.report._forecast import forecast_animation, forecast_figure
+from pscnn.report._folded import (
+    confusion_shares,
+    csv_files,
+    curves,
+    environment_text,
+    error_figure,
+    errors_by_step,
+    forecast_pictures,
+    not_equivariant,
+    train_command,
+)
 from pscnn.report._phrases import group_words
 from pscnn.report._rows import score_labels
-from pscnn.report._sure import Finished, comparisons, network_labels, untested
+from pscnn.report._sure import Finished, comparisons, network_labels, score_words, untested
 from pscnn.training import RunError, Task
 
 IMAGES, VOLUMES = 16, 4
 """Test images, and volumes, on which equivariance errors are measured."""
-CURVES: dict[str, tuple[str, ...]] = {
-    "accuracy": ("/accuracy",),
-    "mean square error": ("/mse",),
-    "loss": ("/loss", "/task"),
-    "alignment, KL divergence, priors": ("/alignment", "/kl", "/penalty"),
-}
-"""Figures of the training, and how the names of their lines end."""
 
 
 class Examples(NamedTuple):
@@ -146,7 +144,8 @@ def _content(
     shown = [examples_of(task, model, data_dir) for task, model in loaded]
     networks, elements = _networks(runs, names, loaded, shown)
     lead = networks[0]["run"] if networks else 0
-    compared = comparisons([Finished(*four) for four in zip(runs, tasks, results, tested, strict=True)], names)
+    finished = [Finished(*four) for four in zip(runs, tasks, results, tested, strict=True)]
+    compared = comparisons(finished, names)
     group = group_words(elements.group.name) if elements is not None and networks else None
     measured = len(shown[lead].inputs)
     table = [["run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"]]
@@ -157,18 +156,20 @@ def _content(
         "try": _tried(names, loaded, shown, elements, lead),
         "comparisons": compared,
         "differences": answer["differences"] if answer else None,
-        "steps": _errors_by_step(runs, results, labels),
+        "steps": errors_by_step(runs, results, labels),
         "runs": [
-            {"name": run.name, "curves": _curves(training.history(run)), "confusion": _shares(confusion, task)}
+            {"name": run.name, "curves": curves(training.history(run)), "confusion": confusion_shares(confusion, task)}
             for run, task, confusion in zip(runs, tasks, confusions, strict=True)
         ],
     }
     return {
         "answer": answer,
         "headline": answer["headline"] if answer else _headline(networks, runs),
+        "lead": lead,
+        "score": score_words(finished[lead], confusions[lead]),
         "data": data,
         "results": table,
-        "csv": _csv(table, networks, elements),
+        "csv": csv_files(table, networks, elements),
         "measured": measured,
         "untested": untested(compared, group, measured),
         "runs": [
@@ -177,12 +178,12 @@ def _content(
                 "label": name,
                 "summary": summary(model) if typed_layers(model) else "",
                 "learnt": bool(likelihoods(model)),
-                "errors": "" if likelihoods(model) else _error_figure(model, examples.inputs),
-                "shares": _not_equivariant(model, _known_group(task.settings)),
+                "errors": "" if likelihoods(model) else error_figure(model, examples.inputs),
+                "shares": not_equivariant(model, _known_group(task.settings)),
                 "command": train_command(task),
                 "settings": yaml.safe_dump(task.settings.to_dict(), sort_keys=False),
-                "environment": _environment(run),
-                "forecast": _pictures(*examples.forecast) if examples.forecast else None,
+                "environment": environment_text(run),
+                "forecast": forecast_pictures(*examples.forecast) if examples.forecast else None,
             }
             for run, name, (task, model), examples in zip(runs, names, loaded, shown, strict=True)
         ],
@@ -251,94 +252,3 @@ def _cells(task: Task, result: Mapping[str, Any], labels: Mapping[str, str]) -> 
         f"{result['parameters']:,}",
         str(result["device"]),
     ]
-
-
-def train_command(task: Task) -> str:
-    """The command that makes a run again."""
-    words = ["pscnn", "train", task.settings.task]
-    for name, value in task.settings.differing().items():
-        option = name.replace("_", "-")
-        if name == "about":  # is read from the data
-            continue
-        words += [f"--{'' if value else 'no-'}{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
-    return shlex.join(words)
-
-
-def _error_figure(model: nn.Module, inputs: Tensor) -> Any:
-    """The measured errors of layers without densities; nothing if no layer maps fields."""
-    from markupsafe import Markup
-
-    typed = typed_layers(model)
-    if not typed:
-        return ""
-    in_plane = all(layer.in_type.group.dimension == 2 for layer in typed.values())
-    buffer = io.StringIO()
-    (degree_figure if in_plane else agreement_figure)(model, inputs).savefig(buffer, format="svg")
-    text = buffer.getvalue()
-    return Markup(text[text.index("<svg") :])  # matplotlib escapes what it writes
-
-
-def _not_equivariant(model: nn.Module, group: Group | None) -> list[list[str]]:
-    shares = degree(model, group)
-    return [["layer", "not equivariant"], *([name, f"{share:.1%}"] for name, share in shares.items())]
-
-
-def _environment(run: Path) -> str:
-    path = run / "environment.json"
-    return path.read_text(encoding="utf-8") if path.exists() else "not known"
-
-
-def _curves(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was logged, epoch by epoch."""
-    out, names = [], history[0] if history else {}
-    for title, ends in CURVES.items():
-        lines = {n: _explore.numbers([row[n] for row in history]) for n in names if n.endswith(ends)}
-        if lines:
-            out.append({"title": title, "counted": "epoch", "lines": lines})
-    return out
-
-
-def _shares(counts: Any, task: Task) -> dict[str, Any] | None:
-    """The percentage of each true class that was given each label."""
-    if counts is None:
-        return None
-    percents = 100 * counts / counts.sum(1, keepdims=True).clip(1)
-    return {"names": list(task.class_names or ()), "rows": percents.round().astype(int).tolist()}
-
-
-def _errors_by_step(
-    runs: Sequence[Path], results: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
-    out = []
-    for key, label in labels.items():
-        lines = {run.name: v for run, result in zip(runs, results, strict=True) if (v := result.get(f"{key}_by_step"))}
-        if lines:
-            out.append({"title": label, "counted": "step", "lines": {k: _explore.numbers(v) for k, v in lines.items()}})
-    return out
-
-
-def _csv(table: list[list[str]], networks: Sequence[Mapping[str, Any]], elements: Elements | None) -> dict[str, str]:
-    """Files to download, by name."""
-    out = {"results.csv": table}
-    if elements is not None:
-        head = ["run", "layer", "name", "element", "density as a share of its maximum", "equivariance error"]
-        out["densities.csv"] = [head]
-        for network in networks:
-            words = network["elements"]["words"] if network["elements"] else elements.words()
-            for layer in network["layers"]:
-                both = zip(words, layer.get("shares", ()), layer.get("errors", [""] * len(words)), strict=False)
-                out["densities.csv"] += [[network["name"], layer["number"], layer["name"], *row] for row in both]
-    files = {}
-    for name, rows in out.items():
-        buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerows(rows)
-        files[name] = f"data:text/csv;base64,{base64.b64encode(buffer.getvalue().encode()).decode()}"
-    return files
-
-
-def _pictures(predicted: Tensor, true: Tensor) -> list[str]:
-    buffer = io.BytesIO()
-    forecast_figure(predicted, true).savefig(buffer, format="png", dpi=110)
-    pictures = (("png", buffer.getvalue()), ("gif", forecast_animation(predicted, true)))
-    return [f"data:image/{kind};base64,{base64.b64encode(content).decode()}" for kind, content in pictures]

@@ -41,7 +41,8 @@ def group_words(name: str) -> str:
     if found := re.fullmatch(r"rotations about \((.+), (.+), (.+)\)", name):
         along = [abs(float(x)) for x in found.groups()]
         named = next((axis for axis, length in zip("xyz", along, strict=True) if length == 1), None)
-        return f"rotations about the {named} axis" if named else f"rotations about the axis {name[16:]}"
+        rounded = ", ".join(f"{float(x) + 0.0:.1f}".replace("-", "−") for x in found.groups())
+        return f"rotations about the {named} axis" if named else f"rotations about the axis ({rounded})"
     return "nothing but leaving it as it is" if name in ("e", "the identity") else name
 
 
@@ -113,11 +114,11 @@ def answer_words(rows: Sequence[LayerSummary], seen: Sequence[int | None], size:
         size: The side of the image or volume.
         unit: What it is counted in.
     """
-    whole = _plain(group_words(rows[0].support))
+    whole = plain(group_words(rows[0].support))
     lost = next((k for k, row in enumerate(rows) if row.degrees[row.support] < KEPT), None)
     if lost is None:
         return f"{whole[0].upper()}{whole[1:]} are kept in every layer."
-    end = _plain(kept_words(rows[-1]))
+    end = plain(kept_words(rows[-1]))
     if lost == 0:
         return f"From its first layer on, the network gives up part of {whole}; in the end it keeps {end}."
     upto = f"for patterns of up to {seen[lost - 1]} of {size} {unit}" if seen[lost - 1] else f"up to layer {lost}"
@@ -128,6 +129,6 @@ def answer_words(rows: Sequence[LayerSummary], seen: Sequence[int | None], size:
     )
 
 
-def _plain(words: str) -> str:
+def plain(words: str) -> str:
     """Without symbols in brackets."""
     return re.sub(r" \((?:[SOCD]+\(?\d+\)?(?:@[^)]*)?|line at \d+°)\)", "", words)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pscnn._types import AnyArray
 from pscnn.report._rows import LABELS
 from pscnn.training import Task
 
@@ -86,6 +87,27 @@ def interval(values: Sequence[float], tested: int | None) -> dict[str, Any]:
         low, high, covers = middle - half, middle + half, f"1 seed, {n} test examples"
     ends = {name: None if value is None else round(value, 4) for name, value in (("low", low), ("high", high))}
     return {"points": [round(v, 4) for v in values], "mean": round(mean, 4), **ends, "covers": covers}
+
+
+def score_words(run: Finished, counts: AnyArray | None) -> str:
+    """How good the network is whose densities are shown: those of one that has learnt nothing mean nothing.
+
+    Args:
+        run: A run.
+        counts: Its confusion, if there are classes.
+    """
+    key, label = next(iter(run.task.scores.items()))
+    value = run.result.get(key)
+    if value is None or not np.isfinite(value):
+        return "Its training diverged or was not tested: do not trust its densities."
+    words = f"{label[0].upper()}{label[1:]}: {value:.3f}"
+    if counts is None or not key.endswith("accuracy"):
+        return f"{words}."
+    constant = float(counts.sum(1).max() / counts.sum())
+    words += f" on {run.tested} examples (always the same answer: {constant:.3f})."
+    if (interval([value], run.tested)["low"] or 0) <= constant:
+        words += " That is not clearly better than always giving the same answer, so its densities mean little."
+    return words
 
 
 def untested(compared: Sequence[Mapping[str, Any]], group: str | None, measured: int) -> list[str]:

@@ -92,9 +92,11 @@ function heatMap({ names, rows }) {
   }))
   const name = (k) => names[k] ?? String(k)
   const clipped = (k) => name(k).length > 12 ? `${name(k).slice(0, 11)}…` : name(k)
-  const svg = make("svg", { viewBox: "-90 -90 495 515", role: "img", "aria-label": `How often each of ${n} true classes (rows) is taken for each class (columns); the commonest mistakes are listed below` },
-    make("rect", { width: 400, height: 400, fill: "none", stroke: "var(--line)" }), make("image", { href: canvas.toDataURL(), width: 400, height: 400, style: "image-rendering: pixelated", preserveAspectRatio: "none" }))
   const every = Math.ceil(n / 25), size = Math.min(13, Math.max(9, cell * every * 0.8))
+  const margin = 14 + 0.62 * size * Math.max(...rows.map((_, k) => clipped(k).length))
+  const [width, height] = [405 + margin, 425 + margin]
+  const svg = make("svg", { viewBox: `${-margin} ${-margin} ${width} ${height}`, role: "img", "aria-label": `How often each of ${n} true classes (rows) is taken for each class (columns); the commonest mistakes are listed below` },
+    make("rect", { width: 400, height: 400, fill: "none", stroke: "var(--line)" }), make("image", { href: canvas.toDataURL(), width: 400, height: 400, style: "image-rendering: pixelated", preserveAspectRatio: "none" }))
   for (let k = 0; k < n; k += every) {
     const middle = (k + 0.5) * cell
     svg.append(make("text", { x: -5, y: middle + size / 3, "text-anchor": "end", "font-size": size }, clipped(k)), make("text", { transform: `translate(${middle + size / 3} -5) rotate(-90)`, "font-size": size }, clipped(k)))
@@ -103,7 +105,7 @@ function heatMap({ names, rows }) {
   svg.append(make("text", { x: 200, y: 420, "text-anchor": "middle", "font-size": 13 }, "rows: true class, columns: answer, percent of the row"))
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect()
-    const [j, i] = [(event.clientX - box.left) / box.width * 495 - 90, (event.clientY - box.top) / box.height * 515 - 90].map((v) => Math.floor(v / cell))
+    const [j, i] = [(event.clientX - box.left) / box.width * width - margin, (event.clientY - box.top) / box.height * height - margin].map((v) => Math.floor(v / cell))
     tell(i >= 0 && j >= 0 && i < n && j < n ? `${name(i)} is taken for ${name(j)} in ${rows[i][j]} % of cases` : "", event)
   })
   svg.addEventListener("pointerleave", () => tell(""))

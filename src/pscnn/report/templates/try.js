@@ -76,7 +76,7 @@ function showAnswers() {
     const [now, before] = [answered(network, number), answered(network, 0)]
     const same = now.text.join() === before.text.join()
     const bars = now.bars ? now.bars.flatMap(([name, value]) => [make("span", {}, `${name}: ${value} %`), bar(value / 100, "var(--c0)")]) : [now.text.join(", ")]
-    return [network.label, bars, same ? "the same" : `another: ${before.text.join(", ")}`]
+    return [network.label, bars, same ? "the same" : `it was ${before.text.join(", ")}`]
   }))
 }
 
