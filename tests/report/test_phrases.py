@@ -23,7 +23,7 @@ from pscnn.report._phrases import answer_words, group_words, inside, kept_groups
         ("mirror line at 45°", "the mirror line at 45°"),
         ("rotations about (0.00, 0.00, -1.00)", "rotations about the z axis"),
         ("rotations about (0.10, -0.20, 0.97)", "rotations about the axis (0.1, −0.2, 1.0)"),
-        ("e", "nothing but leaving it as it is"),
+        ("e", "no symmetry"),
     ],
 )
 def test_symbols_are_explained(name: str, words: str) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from helpers import TINY_DIGITS
 from scipy import stats
 
-from pscnn import training
+from pscnn import Likelihood, training
+from pscnn.groups import SO2
+from pscnn.report._folded import cautions
 from pscnn.report._sure import Finished, interval, network_labels, score_words, untested
 
 
@@ -49,3 +52,10 @@ def test_single_seeds_are_named_as_untested() -> None:
     assert "Other random seeds" in untested(single, None, 0)[0]
     assert untested([{"rows": [{"points": [0.5, 0.6]}]}], None, 0) == []
     assert "16 test examples" in " ".join(untested(single, "all rotations", 16))
+
+
+def test_densities_that_cannot_be_read_are_named() -> None:
+    shifted = Likelihood(SO2(), 1, initial=lambda h: 2.0 * h[:, 1, 0])  # its peak is at 90°
+    (caution,) = cautions(torch.nn.ModuleDict({"conv": shifted}))
+    assert "is misaligned" in caution
+    assert cautions(torch.nn.ModuleDict({"conv": Likelihood(SO2(), 1)})) == []

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pscnn.densities import degree, typed_layers
+from pscnn.densities import degree, summary, typed_layers
 from pscnn.groups import Group
 from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._elements import Elements
@@ -27,6 +27,12 @@ CURVES: dict[str, tuple[str, ...]] = {
     "alignment, KL divergence, priors": ("/alignment", "/kl", "/penalty"),
 }
 """Figures of the training, and how the names of their lines end."""
+
+
+def cautions(model: nn.Module) -> list[str]:
+    """What its summary says of densities that cannot be read: diverged, misaligned, or that regain what was lost."""
+    _, _, verdict = summary(model).rpartition("\n\n")
+    return [line for line in verdict.splitlines() if not line.startswith(("Equivariance is ",))]
 
 
 def train_command(task: Task) -> str:

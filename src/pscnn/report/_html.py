@@ -21,6 +21,7 @@ from pscnn.models import roll_out
 from pscnn.report import _explore
 from pscnn.report._elements import Elements, explored
 from pscnn.report._folded import (
+    cautions,
     confusion_shares,
     csv_files,
     curves,
@@ -166,6 +167,7 @@ def _content(
         "answer": answer,
         "headline": answer["headline"] if answer else _headline(networks, runs),
         "lead": lead,
+        "cautions": cautions(loaded[lead].model) if networks else [],
         "score": score_words(finished[lead], confusions[lead]),
         "data": data,
         "results": table,

@@ -43,7 +43,7 @@ def group_words(name: str) -> str:
         named = next((axis for axis, length in zip("xyz", along, strict=True) if length == 1), None)
         rounded = ", ".join(f"{float(x) + 0.0:.1f}".replace("-", "−") for x in found.groups())
         return f"rotations about the {named} axis" if named else f"rotations about the axis ({rounded})"
-    return "nothing but leaving it as it is" if name in ("e", "the identity") else name
+    return "no symmetry" if name in ("e", "the identity") else name
 
 
 def _mirror(angle: int) -> str:
@@ -60,7 +60,7 @@ def _apart(one: float, other: float, period: float = 180) -> float:
 def _finite(kind: str, n: int) -> str:
     turns = {1: "", 2: "half turns", 4: "quarter turns"}.get(n, f"turns by {360 / n:g}°")
     if kind == "C":
-        return f"{turns} (C{n})" if turns else "nothing but leaving it as it is"
+        return f"{turns} (C{n})" if turns else "no symmetry"
     if n == 1:
         return "the left–right mirror (D1)"
     if n == 2:
@@ -97,7 +97,7 @@ def inside(name: str, other: str) -> bool:
 
 def kept_words(row: LayerSummary) -> str:
     """What a layer kept, as the end of a sentence."""
-    return listed([group_words(name) for name in kept_groups(row)]) or "nothing but leaving it as it is"
+    return listed([group_words(name) for name in kept_groups(row)]) or "no symmetry"
 
 
 def listed(words: Sequence[str]) -> str:

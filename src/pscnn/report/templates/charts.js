@@ -87,11 +87,11 @@ function heatMap({ names, rows }) {
   const canvas = make("canvas", { width: n, height: n })
   const context = canvas.getContext("2d")
   rows.forEach((row, i) => row.forEach((value, j) => {
-    context.fillStyle = `rgb(11 100 163 / ${value}%)`
+    context.fillStyle = `rgb(${ends[2].join(" ")} / ${10 * Math.sqrt(value)}%)` // roots, so that rare mistakes are seen
     context.fillRect(j, i, 1, 1)
   }))
   const name = (k) => names[k] ?? String(k)
-  const clipped = (k) => name(k).length > 12 ? `${name(k).slice(0, 11)}…` : name(k)
+  const clipped = (k) => name(k).length > 12 ? `${name(k).slice(0, 6)}…${name(k).slice(-5)}` : name(k)
   const every = Math.ceil(n / 25), size = Math.min(13, Math.max(9, cell * every * 0.8))
   const margin = 14 + 0.62 * size * Math.max(...rows.map((_, k) => clipped(k).length))
   const [width, height] = [405 + margin, 425 + margin]
@@ -100,7 +100,7 @@ function heatMap({ names, rows }) {
   for (let k = 0; k < n; k += every) {
     const middle = (k + 0.5) * cell
     svg.append(make("text", { x: -5, y: middle + size / 3, "text-anchor": "end", "font-size": size }, clipped(k)), make("text", { transform: `translate(${middle + size / 3} -5) rotate(-90)`, "font-size": size }, clipped(k)))
-    if (n <= 16) rows[k].forEach((value, j) => value && svg.append(make("text", { x: (j + 0.5) * cell, y: middle + 4, "text-anchor": "middle", "font-size": 11, style: value > 55 ? "fill: #fff" : "" }, value)))
+    if (n <= 16) rows[k].forEach((value, j) => value && svg.append(make("text", { x: (j + 0.5) * cell, y: middle + 4, "text-anchor": "middle", "font-size": 11, style: value > 35 ? "fill: var(--paper)" : "" }, value)))
   }
   svg.append(make("text", { x: 200, y: 420, "text-anchor": "middle", "font-size": 13 }, "rows: true class, columns: answer, percent of the row"))
   svg.addEventListener("pointermove", (event) => {

@@ -81,9 +81,10 @@ const sees = (layer) => layer.sees ? `, which sees ${layer.sees} of ${network().
 function drawDials() {
   const elements = elementsNow()
   const space = elements.axes.length > 1
+  const order = network().layers[0].sees ? `from those that see little of the ${elements.space ? "volume" : "image"} to those that see most` : "from the first to the last"
   at("key").textContent = space
-    ? "Each globe shows one layer, from those that see little of the input to those that see most. A point of a globe is the axis of a rotation, by the angle that the slider below gives; blue: kept, orange: given up. Drag a globe to see its other side."
-    : "Each dial shows one layer, from those that see little of the image to those that see most. Outer ring: rotations, 0° at the top. " +
+    ? `Each globe shows one layer, ${order}. A point of a globe is the axis of a rotation, by the angle that the slider below gives; blue: kept, orange: given up. Drag a globe, or use its arrow keys, to see its other side.`
+    : `Each dial shows one layer, ${order}. Outer ring: rotations, 0° at the top. ` +
       (elements.sides.length > 1 ? "Inner ring: mirrors, each drawn along its mirror line. " : "") +
       "The higher and bluer, the more is kept; low and orange is given up. Above the dashed circle (80 %) it counts as kept."
   const shown = network().layers.map((layer) => {

@@ -62,7 +62,7 @@ function answered(network, number) {
   if (network.values) {
     const count = network.values[state.example].length / DATA.elements.words.length
     const found = network.values[state.example].slice(count * number, count * (number + 1))
-    return { text: found.map((v, k) => `${tries.targets[k] ?? "value"} ${v}`), bars: "" }
+    return { text: found.map((v, k) => `${tries.targets[k] ?? "value"} ${v === null ? "unknown" : Number(v.toPrecision(3))}`), bars: "" }
   }
   const count = network.classes[state.example].length / DATA.elements.words.length
   const pick = (list) => list[state.example].slice(count * number, count * (number + 1))
