@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import os
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+DAMAGED = (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError, tokenize.TokenError)
+"""What readers of JSON and of numpy's files raise for other files; numpy reads its headers as Python's literals."""
 
 
 def plain_file(path: Path) -> Path:

@@ -441,3 +441,20 @@ def test_huge_numbers_name_no_classes(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=1e300 * labelled())
     with pytest.raises(DataError, match="labels must be one whole number per example"):
         prepare(tmp_path / "a.npz", regression=False)
+    np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=labelled().astype(np.float16))
+    assert prepare(tmp_path / "a.npz", regression=False)[0].names == ("0", "1")
+
+
+def test_targets_that_are_too_large_are_not_finite(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=RNG.random(12) * 1e300)
+    with pytest.raises(DataError, match="12 targets are not finite numbers"):
+        prepare(tmp_path / "a.npz")
+
+
+def test_a_broken_header_is_a_damaged_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((28, 28)))
+    content = (tmp_path / "a.npy").read_bytes()
+    for header in (b"{'descr': ((((((", b"{'descr': '<f8', 'shape': '''"):
+        (tmp_path / "a.npy").write_bytes(content[:10] + header.ljust(118) + content[128:])
+        with pytest.raises(DataError, match=r"a\.npy is damaged or not an array"):
+            own.read_example(tmp_path / "a.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))

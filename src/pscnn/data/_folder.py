@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pscnn._extras import PscnnError, require
-from pscnn._files import plain_file, reported, write_whole
+from pscnn._files import DAMAGED, plain_file, reported, write_whole
 from pscnn._types import AnyArray
 
 
@@ -46,7 +46,7 @@ def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None
         raise
     except PermissionError:
         raise DataError(f"{path} may not be read: change its permissions") from None
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+    except (*DAMAGED, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error
 
 

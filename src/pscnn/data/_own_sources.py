@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from pscnn._extras import require
-from pscnn._files import plain_file
+from pscnn._files import DAMAGED, plain_file
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError, array_of, read_arrays
 
@@ -231,12 +231,10 @@ def _targets(labels: AnyArray, regression: bool | None, source: Path) -> tuple[A
         return labels.argmax(1)[:, None], False
     if regression is None and labels.dtype.kind == "f" and labels.shape[1] == 1:
         _ask_if_classes(labels[:, 0].tolist(), source)
-    if (
-        regression is False
-        and labels.dtype.kind == "f"
-        and ((labels == np.round(labels)) & (abs(labels) < 2**53)).all()
-    ):
-        return labels.astype(np.int64), False
+    if regression is False and labels.dtype.kind == "f":
+        exact = labels.astype(np.float64)
+        if ((exact == np.round(exact)) & (abs(exact) < 2**53)).all():
+            return exact.astype(np.int64), False
     return labels, labels.dtype.kind == "f" if regression is None else regression
 
 
@@ -286,7 +284,7 @@ def _array(path: Path) -> AnyArray:
     try:
         with plain_file(path).open("rb") as handle:
             array = np.lib.format.read_array(handle, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+    except DAMAGED as error:
         raise DataError(f"{path} is damaged or not an array ({error})") from None
     if array.ndim not in (2, 3, 4) or (array.ndim == 4 and array.shape[-1] not in _CHANNELS):
         raise DataError(f"{path}: an image has 2 axes, a volume 3, and one more for channels, got shape {array.shape}")

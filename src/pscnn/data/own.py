@@ -148,7 +148,8 @@ def prepare(
     source = Path(source).expanduser()
     found = read(source, regression, on_read)
     if found.regression:
-        targets: AnyArray = np.asarray(found.targets, dtype=np.float32).reshape(len(found.targets), -1)
+        with np.errstate(over="ignore"):  # what is too large is found below
+            targets: AnyArray = np.asarray(found.targets, dtype=np.float32).reshape(len(found.targets), -1)
         numbered = tuple(f"target {k + 1}" for k in range(targets.shape[1]))
         found.names = found.names or (numbered if len(numbered) > 1 else ("target",))
         bad = np.flatnonzero(~np.isfinite(targets).all(1))

@@ -55,10 +55,13 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
 
 def _read(folder: Path) -> dict[str, Any]:
     densities = read_arrays(folder / "densities.npz")
+    result, environment = read_result(folder), read_json(folder / "environment.json")
+    if result is None or environment is None:
+        raise ValueError(f"it has no {'result' if result is None else 'environment'}.json")
     return {
         "config": read_yaml(folder / "config.yaml"),
-        "result": read_result(folder),
-        "environment": read_json(folder / "environment.json"),
+        "result": result,
+        "environment": environment,
         "densities": {name: array.astype(np.float64).round(6).tolist() for name, array in densities.items()},
     }
 

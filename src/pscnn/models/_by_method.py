@@ -19,7 +19,7 @@ def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any
     Args:
         plain: What ``nn.convert`` can convert; it is not changed.
         method: "cnn" for the network itself, "p-scnn" for what ``nn.convert`` gives, or another one of
-            ``pscnn.models.METHODS``, such as "scnn" (equivariant), "restricted" (free after every ``nn.RestrictHere``),
+            ``pscnn.models.STEERABLE``, such as "scnn" (equivariant), "restricted" (free after ``nn.RestrictHere``),
             "rpp" (a free convolution beside every steerable one) or "twin" (free convolutions only).
         group: H, or its name.
         options: Those of ``nn.convert``: ``bandlimit``, ``fields``, ``frequency``, ``in_type``, ``out_type`` and those

@@ -30,7 +30,7 @@ def unet(
     equivariant to the group's symmetries of the grid.
 
     Args:
-        method: "cnn" (plain), "p-scnn" (learnt densities) or another of ``METHODS``; "restricted" is free after the
+        method: "cnn" (plain), "p-scnn" (learnt densities) or another of ``STEERABLE``; "restricted" is free after the
             encoder.
         group: H, or its name; O(2) by default, SO(3) for volumes.
         dimension: 2 for images, 3 for volumes.

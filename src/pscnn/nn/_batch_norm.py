@@ -113,7 +113,7 @@ class BatchNorm(Layer):
             self.num_batches_tracked.add_(1)
             unbiased = variance.detach() * (count / (count - 1))
             for running, new in ((self.running_mean, centre.detach()), (self.running_var, unbiased)):
-                running.lerp_(new.to(running.dtype), self.momentum)
+                running.mul_(1 - self.momentum).add_(new.to(running.dtype), alpha=self.momentum)
 
     def channel_statistics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Running mean, running variance, scale and shift of every channel."""

@@ -27,7 +27,7 @@ import yaml
 from torch import Tensor, nn
 
 from pscnn._extras import PscnnError
-from pscnn._files import plain_file, reported, to_json, write_whole
+from pscnn._files import DAMAGED, plain_file, reported, to_json, write_whole
 from pscnn._types import AnyArray
 from pscnn.densities import likelihoods
 from pscnn.training._settings import ConfigError, Settings, read_yaml
@@ -296,7 +296,7 @@ def _received(path: Path) -> Iterator[None]:
     """Refuse a file that cannot be read; whether there is one is the caller's affair."""
     try:
         yield
-    except (OSError, ValueError, EOFError, RecursionError) as error:
+    except DAMAGED as error:
         raise RunError(f"{path} is damaged or not a file of pscnn: {error}") from None
 
 
