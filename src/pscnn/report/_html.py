@@ -223,15 +223,15 @@ def _networks(
 def _tried(
     names: Sequence[str], loaded: Sequence[Any], shown: Sequence[Examples], elements: Elements | None, lead: int
 ) -> dict[str, Any] | None:
-    """Examples of one network, and what all networks that are tested on the same ones answer."""
+    """Examples of one network, and what every kind of network that is tested on them answers: of seeds, the first."""
     inputs, targets, _ = shown[lead]
     if elements is None or targets is None:
         return None
     networks = {}
-    for number, (name, examples, (task, model)) in enumerate(zip(names, shown, loaded, strict=True)):
-        if examples.inputs.shape == inputs.shape and torch.equal(examples.inputs, inputs):
-            seed = f", seed {task.settings.seed}" if names.count(name) > 1 else ""
-            networks[f"{name}{seed}" if f"{name}{seed}" not in networks else f"{name} ({number + 1})"] = (task, model)
+    for name, examples, (task, model) in zip(names, shown, loaded, strict=True):
+        same = examples.inputs.shape == inputs.shape and torch.equal(examples.inputs, inputs)
+        if same and task.class_names == loaded[lead][0].class_names and name not in networks:
+            networks[name] = (task, model)
     spread = torch.linspace(0, len(inputs) - 1, min(_explore.SHOWN, len(inputs))).long()
     return _explore.tried(networks, inputs[spread], targets[spread], elements)
 
