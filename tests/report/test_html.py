@@ -51,6 +51,7 @@ def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) 
     content = data_of(file)
     assert [network["run"] for network in content["networks"]] == [0, 1]
     assert content["networks"][0]["elements"] is None
+    assert '<option value="1">partially equivariant (P-SCNN), group C(4), seed 0</option>' in page
     assert content["networks"][1]["elements"]["group"] == "quarter turns (C4)"
     assert len(content["try"]["networks"]) == 3
     assert all(run["confusion"]["names"] == ["00", "01", "10", "11"] for run in content["runs"])

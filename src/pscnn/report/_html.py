@@ -210,7 +210,7 @@ def _networks(
                 {
                     "run": number,
                     "name": run.name,
-                    "label": name,
+                    "label": f"{name}, seed {task.settings.seed}",
                     "sentence": _explore.sentence(model, task),
                     "size": task.input_shape[-1],
                     "elements": None if own is elements else _explore.element_data(own),
