@@ -38,7 +38,7 @@ def main(kept: Path) -> None:
     run = "runs/ddmnist/tried-seed0"
     assert json.loads(command("evaluate", run, "--json"))["epochs"] == 1
     assert len(json.loads(command("inspect", run, "--json"))["layers"]) == 6
-    assert Path(command("report", run).split()[-1]).stat().st_size > 10**6
+    assert Path(command("report", run).split()[-1]).stat().st_size > 50_000
     assert Path(command("export", run).split()[-1]).exists()
     for version in sorted(kept.iterdir()):  # results files and checkpoints of earlier versions
         assert json.loads(command("results", str(version / "results.json"), "--json"))

@@ -102,7 +102,7 @@ def test_the_tables_of_vectors_are_those_which_their_command_prints(tmp_path: Pa
 def test_importing_the_library_needs_no_extra() -> None:
     program = (
         "import sys\n"
-        "for name in ('yaml', 'matplotlib', 'plotly', 'sklearn', 'pooch', 'typer', 'rich', 'e3nn',"
+        "for name in ('yaml', 'matplotlib', 'jinja2', 'PIL', 'sklearn', 'pooch', 'typer', 'rich', 'e3nn',"
         " 'ray'):\n    sys.modules[name] = None\n"
         "import pscnn\nassert 'scipy.stats' not in sys.modules, 'it would take most of the time of the import'\n"
         "import pscnn.models, pscnn.data.ddmnist, pscnn.report\n"

@@ -34,7 +34,7 @@ def test_networks_are_compared_with_their_twin(tmp_path: Path) -> None:
     [
         (["--group", "X"], "unknown group 'X'"),
         (["--precision", "fp8"], "unknown precision 'fp8'"),
-        (["--nonlinearity", "relu"], "unknown nonlinearity 'relu': use one of gated, fourier"),
+        (["--nonlinearity", "relu"], "unknown nonlinearity 'relu': use one of gated, gated-fields"),
         (["--device", "tpu"], "cannot measure on 'tpu'"),
         (["--size", "33"], "networks over O(2) exist for side lengths 28, 56, got 33"),
         (["--group", "SO(3)", "--size", "56"], "networks over SO(3) exist for side lengths 16, 28, 64, got 56"),

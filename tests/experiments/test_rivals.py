@@ -48,13 +48,25 @@ def test_all_rivals_are_trained_alike() -> None:
     assert sheet.columns == ["C1", "C4", "SO2", "D1", "D4", "O2"]
     methods = ["Free twin", "SCNN", "R-SCNN", "RPP", "P-SCNN"]
     named = [f"{word} {method}" for word in ("gated", "Fourier") for method in methods]
-    assert sheet.rows == ["CNN", "CNN, equal size", *named]
+    assert sheet.rows == ["CNN", "CNN, equal size", "CNN, size of Fourier", *named]
     varying = {"method", "nonlinearity", "width", "symmetry"}
     for one in settings_of(sheet):
         assert one.differing().keys() <= varying | {"recipe", "source"}
         assert (one.recipe, one.source, one.group) == ("modern", "mnist", "O(2)")
-    plain, ours = (sheet.cells[row, "O2"][0] for row in ("CNN, equal size", "gated P-SCNN"))
-    assert parameter_count(plain) == pytest.approx(parameter_count(ours), rel=0.005)
+    for pair in (("CNN, equal size", "gated P-SCNN"), ("CNN, size of Fourier", "Fourier P-SCNN")):
+        plain, ours = (sheet.cells[row, "O2"][0] for row in pair)
+        assert parameter_count(plain) == pytest.approx(parameter_count(ours), rel=0.005)
+
+
+def test_nonlinearities_are_compared_at_equal_weights() -> None:
+    sheet = sheet_of("nonlinearities")
+    gated, fourier = (parameter_count(sheet.cells[row, "P-SCNN"][0]) for row in ("gated", "Fourier"))
+    for row in sheet.rows:
+        count = parameter_count(sheet.cells[row, "P-SCNN"][0])
+        if "as many weights as gated" in row:
+            assert count == pytest.approx(gated, rel=0.02)
+        elif "as many weights" in row:
+            assert count == pytest.approx(fourier, rel=0.02)
 
 
 def test_every_rival_gets_the_same_search() -> None:

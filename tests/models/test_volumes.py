@@ -118,7 +118,7 @@ def test_a_twin_has_the_same_outputs_at_first() -> None:
         ({"method": "restricted"}, "unknown method 'restricted' for volumes"),
         ({"group": "O(2)"}, "needs a group of space"),
         ({"size": 20}, "side lengths"),
-        ({"width": 0}, "width must be 1 or more"),
+        ({"width": 0}, "width must be positive"),
         ({"nonlinearity": "relu"}, "unknown nonlinearity"),
     ],
 )

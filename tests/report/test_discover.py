@@ -25,6 +25,10 @@ def finding(method: str, rates: dict[str, float], *, kept: float, regression: bo
 
 
 def test_the_answer_in_words() -> None:
+    assert words_about._headline(finding("p-scnn", {"s": 0.6, "p": 0.95, "c": 0.7}, kept=0.3)) == (
+        "Use the partially equivariant (P-SCNN) network. For patterns of up to 8 of 28 pixels it keeps all rotations "
+        "and mirrors; in its last layer, which sees 12 of 28 pixels, it keeps all rotations."
+    )
     partly = " ".join(words_about.discovery_words(finding("p-scnn", {"s": 0.6, "p": 0.95, "c": 0.7}, kept=0.3)))
     assert "Use the partially equivariant (P-SCNN) network." in partly
     assert "Patterns of up to 8 of 28 pixels keep O(2)." in partly

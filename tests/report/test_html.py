@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import json
 import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import TINY_DIGITS
@@ -9,8 +13,17 @@ from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
+from pscnn.report._folded import train_command
 from pscnn.report._html import html_report
 from pscnn.tasks.double_digits import DoubleDigitSettings
+
+TINY_DIGITS_SETTINGS: dict[str, Any] = {name: value for name, value in TINY_DIGITS.items() if name != "task"}
+
+
+def data_of(page: Path) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
 
 
 def finished(root: Path, **settings: object) -> Path:
@@ -29,17 +42,36 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_reports_are_one_file_with_everything(runs: list[Path], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", *map(str, runs), "--out", str(tmp_path / "r.html")])
     assert done.exit_code == 0, done.output
-    text = (tmp_path / "r.html").read_text()
+    file = tmp_path / "r.html"
+    assert file.stat().st_size < 3e6
+    page = file.read_text()
     for number, run in enumerate(runs, 1):
-        assert f'<h2 id="run-{number}">{run.name}</h2>' in text
-    page = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    assert page.count('class="figures densities"') == 2
-    assert page.count("<svg") == 2
-    assert page.count('class="figures confusion"') == 3
+        assert f'id="run-{number}"' in page
+        assert f"<b>{run.name}</b>" in page
+    content = data_of(file)
+    assert [network["run"] for network in content["networks"]] == [0, 1]
+    assert content["networks"][0]["elements"] is None
+    assert '<option value="1">partially equivariant (P-SCNN), group C(4), seed 0</option>' in page
+    assert content["networks"][1]["elements"]["group"] == "quarter turns (C4)"
+    assert len(content["try"]["networks"]) == 3
+    assert all(run["confusion"]["names"] == ["00", "01", "10", "11"] for run in content["runs"])
     assert "method: cnn" in page
     assert "on other digits" not in page  # which these runs have not seen
     for attribute in re.findall(r'(?:src|href)="([^"]+)"', page):
         assert attribute.startswith(("#", "data:")), attribute  # nothing comes from a network
+    assert "http" not in re.sub(r"http://www.w3.org/2000/svg", "", page)
+
+
+def test_the_command_makes_the_same_settings(tmp_path: Path) -> None:
+    settings = DoubleDigitSettings(**{**TINY_DIGITS_SETTINGS, "balanced": True, "invariant": False, "lr": 2e-3})
+    task = training.task_of(settings)
+    words = shlex.split(train_command(task))
+    assert words[:3] == ["pscnn", "train", "ddmnist"]
+    assert {"--balanced", "--no-invariant", "--train-per-class"} <= set(words)
+    done = CliRunner().invoke(app, [*words[1:], "--runs", str(tmp_path), "--epochs", "1", "--no-progress"])
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.rglob("config.yaml")
+    assert training.read_task(path.parent).settings == replace(settings, epochs=1)
 
 
 def test_reports_are_not_replaced(runs: list[Path]) -> None:
@@ -61,15 +93,17 @@ def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path
     assert "cannot write" in done.output
 
 
-def test_reports_of_volumes_have_spheres(tmp_path: Path) -> None:
+def test_reports_of_volumes_have_globes(tmp_path: Path) -> None:
     settings = {"task": "shapes3d", "epochs": 1, "batch_size": 4, "group": "SO(3)", "lr": 0.05}
     counts = {"train_count": 6, "validation_count": 4, "test_count": 4}
     folder = training.start(training.make_settings({**settings, **counts}), tmp_path)
     training.train(folder, accelerator="cpu", progress=False)
-    page = re.sub(r"<script>.*?</script>", "", html_report([folder]).read_text(), flags=re.DOTALL)
-    assert page.count('class="figures spheres"') == 3
-    assert page.count("<svg") == 1
-    assert "shapes3d, chiral" in page
+    page = html_report([folder])
+    content = data_of(page)
+    assert len(content["networks"][0]["layers"]) == 3
+    assert all(layer["globe"]["shape"][0] == 1 for layer in content["networks"][0]["layers"])
+    assert content["try"]["examples"][0]["side"] == 16
+    assert "shapes3d, chiral" in page.read_text()
     shown = CliRunner().invoke(app, ["inspect", str(folder)])
     assert shown.exit_code == 0, shown.output
     assert "groups of the plane" not in shown.output
@@ -77,10 +111,14 @@ def test_reports_of_volumes_have_spheres(tmp_path: Path) -> None:
 
 def test_methods_without_densities_have_a_report(tmp_path: Path) -> None:
     runs = [finished(tmp_path, method=method) for method in ("ace", "rpp", "augment")]
-    text = html_report(runs, tmp_path / "r.html").read_text()
-    page = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    assert page.count("<h3>The measured error</h3>") == 2
+    file = html_report(runs, tmp_path / "r.html")
+    page = file.read_text()
+    assert page.count("<summary>The measured error</summary>") == 2
     assert page.count("<svg") == 2
     assert page.count("How much of each kernel is not equivariant") == 3
-    assert "Does the density match" not in page
+    assert "These networks have no densities" in page
+    assert "Do the layers do what their densities say" not in page
     assert "γ = " in page
+    content = data_of(file)
+    assert content["networks"] == []
+    assert len(content["try"]["networks"]) == 3

@@ -7,7 +7,7 @@ from helpers import random_likelihood
 
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, O3, SO3, Group, axis_angle
-from pscnn.report import agreement_figure, density_figure, sphere_figure, sphere_panels
+from pscnn.report import agreement_figure, density_figure, sphere_figure
 from pscnn.report._spheres import ANGLES, sphere_maps
 
 
@@ -42,11 +42,6 @@ def test_figures_have_a_row_per_parity(group: Group, uniform: bool) -> None:
     assert len(maps) == rows * len(ANGLES)
     markers = sum(len(axis.lines) for axis in maps)
     assert markers == (0 if uniform else 2 * rows)
-    (panel,) = sphere_panels(lam)
-    assert len(panel.data) == rows * len(ANGLES)
-    assert sum(surface.visible for surface in panel.data) == rows  # one angle at a time
-    step = panel.layout.sliders[0].steps[0]
-    assert list(step.args[1]) == rows * [True] + rows * (len(ANGLES) - 1) * [False]
 
 
 def test_other_groups_have_no_maps() -> None:

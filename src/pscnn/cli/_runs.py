@@ -187,7 +187,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Output file; report.html in the first run by default.")] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write a report on runs, one HTML file for offline use: results, densities, errors, curves, confusion."""
+    """Write a report on runs, one HTML file for offline use: the answer, dials, examples to turn, how sure."""
     from pscnn.report import html_report
 
     say(f"report: {html_report(runs, out, data_dir)}")

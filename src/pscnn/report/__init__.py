@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pscnn.densities import LayerSummary, layer_summaries, summary
 from pscnn.report._degree import agreement, agreement_figure, degree_figure, plane_elements
 from pscnn.report._density import density_chart, density_curves, density_figure
+from pscnn.report._dials import dial_figure
 from pscnn.report._forecast import comparison_animation, forecast_animation, forecast_figure
 from pscnn.report._measure import measure_figure
 from pscnn.report._results import ablation_figure, confusion_figure, tradeoff_figure, training_figure
-from pscnn.report._spheres import sphere_figure, sphere_panels
+from pscnn.report._spheres import sphere_figure
 
 if TYPE_CHECKING:
     from pscnn.report._discover import (
@@ -40,6 +41,7 @@ __all__ = [
     "density_chart",
     "density_curves",
     "density_figure",
+    "dial_figure",
     "discovery_layers",
     "discovery_scores",
     "discovery_words",
@@ -56,7 +58,6 @@ __all__ = [
     "run_rows",
     "sheet_rows",
     "sphere_figure",
-    "sphere_panels",
     "summary",
     "tradeoff_figure",
     "training_figure",

@@ -13,10 +13,9 @@ from pscnn import experiments, training
 from pscnn.data import own
 from pscnn.densities import KEPT, layer_summaries
 from pscnn.experiments import DISCOVER_METHODS, Choice, Difference, spread
-from pscnn.groups import parse
-from pscnn.report._html import html_report, svg
+from pscnn.report._html import html_report
+from pscnn.report._phrases import group_words, inside, listed, plain
 from pscnn.report._rows import LABELS, plus_minus
-from pscnn.report._style import panels
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import Store
 
@@ -103,22 +102,10 @@ def _layers(folders: Sequence[Path], holds: own.About) -> list[LayerFinding]:
             if all(name in row.degrees for row in rest):
                 values = [row.degrees[name] for row in (first, *rest)]
                 degrees[name] = (float(np.mean(values)), min(values), max(values))
-                if degrees[name][0] >= KEPT and not any(_inside(name, other) for other in kept):
+                if degrees[name][0] >= KEPT and not any(inside(name, other) for other in kept):
                     kept.append(name)
         out.append(LayerFinding(first.label, seen[first.name], tuple(kept) or ("the identity",), degrees))
     return out
-
-
-def _inside(name: str, other: str) -> bool:
-    """Whether one symmetry lies in another; mirror lines and axes have a description instead of a group's name."""
-    try:
-        large = parse(other)
-    except ValueError:
-        return False
-    try:
-        return parse(name).is_subgroup_of(large)
-    except ValueError:
-        return large.order is None and (large.has_reflections or name.startswith("rotations"))
 
 
 def discovery_words(found: Discovery) -> list[str]:
@@ -228,29 +215,50 @@ def write_discovery(found: Discovery, out: Path) -> Path:
     kind = "targets: " if found.holds.regression else f"{len(names)} classes: "
     kind += ", ".join(names if found.holds.regression else names[:20])
     answer = {
+        "headline": _headline(found),
         "words": discovery_words(found),
         "data": f"Data: {found.holds.source}; {counts}; {kind}. {' '.join(found.holds.notes)}",
         "scores": discovery_scores(found),
-        "differences": svg(_differences_figure(found)),
+        "unit": "in variances of the target" if found.holds.regression else "in percentage points",
+        "differences": _differences(found),
         "about_layers": "For every subgroup, the lowest density on it as a share of the highest of all: mean "
-        f"(lowest–highest) over {found.seeds} seeds. From {KEPT:.0%} on it counts as kept. Below are the networks of "
-        "the first seed.",
+        f"(lowest–highest) over {found.seeds} seeds. From {KEPT:.0%} on it counts as kept. The dials are those of the "
+        "network of the first seed.",
         "layers": discovery_layers(found),
     }
-    return html_report([found.runs[method][0] for method in ("p-scnn", "scnn", "cnn")], out, answer=answer)
+    runs = [folder for method in ("p-scnn", "scnn", "cnn") for folder in found.runs[method]]
+    return html_report(runs, out, answer=answer)
 
 
-def _differences_figure(found: Discovery) -> Any:
-    figure, ((axes,),) = panels("The HTML report", 7, 0.6 + 0.45 * len(found.differences))
+def _headline(found: Discovery) -> str:
+    """The answer in a sentence or two, without symbols."""
+    method, whole, layers = found.choice.method, plain(group_words(found.group)), found.layers
+    if not found.learnt:
+        return "These networks learnt too little to say anything about symmetries."
+    head = f"Use the {LABELS[method]} network"
+    if method == "scnn":
+        return f"{head}: giving up {whole} brought no gain that is larger than chance."
+    if method == "cnn":
+        return f"{head}: it is better than both that know about {whole}."
+    lost = next((k for k, row in enumerate(layers) if row.degrees[found.group][0] < KEPT), None)
+    if lost is None:
+        return f"{head}. It kept {whole} at every scale."
+    start = (
+        f"For patterns of up to {_sees(layers[lost - 1], found)} it keeps {whole}"
+        if lost
+        else "It begins to choose early"
+    )
+    end = plain(listed([group_words(name) for name in layers[-1].kept]))
+    return f"{head}. {start}; in its last layer, which sees {_sees(layers[-1], found)}, it keeps {end}."
+
+
+def _differences(found: Discovery) -> dict[str, Any]:
     factor = 1 if found.holds.regression else 100
-    for row, gap in enumerate(found.differences):
-        axes.plot([factor * gap.low, factor * gap.high], [row, row], color="#1f77b4", linewidth=2)
-        axes.plot([factor * gap.mean], [row], "o", color="#1f77b4")
-    labels = [f"{gap.first.upper()} minus {gap.second.upper()}" for gap in found.differences]
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.axvline(0, color="#999", linewidth=1)
-    unit = "variances of the target" if found.holds.regression else "percentage points"
-    axes.set_xlabel(f"how much better on validation examples, {unit}, 95 % intervals")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure
+    rows = [
+        {
+            "label": f"{LABELS[gap.first]} minus {LABELS[gap.second]}",
+            **{end: round(factor * getattr(gap, end), 4) for end in ("mean", "low", "high")},
+        }
+        for gap in found.differences
+    ]
+    return {"rows": rows, "digits": 3 if found.holds.regression else 1}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import yaml
@@ -17,18 +15,39 @@ from torch import Tensor, nn
 from pscnn import training
 from pscnn._extras import require
 from pscnn._files import write_whole
-from pscnn.densities import degree, likelihoods, summary, typed_layers
-from pscnn.groups import O3, SO3, Group
+from pscnn.densities import likelihoods, summary, typed_layers
+from pscnn.groups import Group
 from pscnn.models import roll_out
-from pscnn.report._degree import agreement_figure, degree_figure
-from pscnn.report._forecast import comparison_animation, forecast_animation, forecast_figure
-from pscnn.report._panels import confusion_panel, curve_panels, density_panels, html_of, line_panel
+from pscnn.report import _explore
+from pscnn.report._elements import Elements, explored
+from pscnn.report._folded import (
+    cautions,
+    confusion_shares,
+    csv_files,
+    curves,
+    environment_text,
+    error_figure,
+    errors_by_step,
+    forecast_pictures,
+    forecasts_side_by_side,
+    not_equivariant,
+    train_command,
+)
+from pscnn.report._phrases import group_words
 from pscnn.report._rows import score_labels
-from pscnn.report._spheres import sphere_panels
+from pscnn.report._sure import Finished, comparisons, network_labels, score_words, untested
 from pscnn.training import RunError, Task
 
 IMAGES, VOLUMES = 16, 4
 """Test images, and volumes, on which equivariance errors are measured."""
+
+
+class Examples(NamedTuple):
+    """Inputs with their targets, if there are any; of networks that forecast, what the first one says and the truth."""
+
+    inputs: Tensor
+    targets: Tensor | None
+    forecast: list[Tensor]
 
 
 def html_report(
@@ -48,29 +67,17 @@ def html_report(
     """
     check_report()
     import jinja2
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
     runs = [Path(folder) for folder in folders]
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
     path = Path(out) if out is not None else runs[0]
     path = _free(path / "report.html" if path.is_dir() else path)
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
-        files("pscnn.report").joinpath("page.html").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, loader=jinja2.PackageLoader("pscnn.report"), trim_blocks=True
     )
-    shown = [_shown(run, labels, data_dir) for run in runs]
-    methods = [training.read_task(run).settings.method for run in runs]
-    names = methods if len({*methods}) == len(runs) else [run.name for run in runs]
-    frames = {name: one["frames"] for name, one in zip(names, shown, strict=True) if one["frames"]}
-    page = template.render(
-        plotly=Markup(get_plotlyjs()),
-        answer=answer,
-        heads=("run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"),
-        steps=_errors_by_step(runs, labels),
-        runs=shown,
-        comparisons=_comparisons(frames),
-    )
+    environment.globals["source"] = partial(_source, environment)
+    page = environment.get_template("report.html").render(**_content(runs, labels, data_dir, answer))
     try:
         write_whole(path, page)
     except OSError as error:
@@ -80,8 +87,15 @@ def html_report(
 
 def check_report() -> None:
     """Raise an error if what reports need is not installed."""
-    for module in ("plotly", "matplotlib", "jinja2"):
+    for module in ("PIL", "matplotlib", "jinja2"):
         require(module, "plots", "The HTML report")
+
+
+def _source(environment: Any, name: str) -> Any:
+    """A script or a style sheet of the package, which no user has written, as it is."""
+    from markupsafe import Markup
+
+    return Markup(environment.loader.get_source(environment, name)[0])
 
 
 def _result(folder: Path) -> dict[str, Any]:
@@ -91,17 +105,19 @@ def _result(folder: Path) -> dict[str, Any]:
     return result
 
 
-def examples_of(task: Task, model: nn.Module, data_dir: str | Path | None) -> tuple[Tensor, list[Tensor]]:
-    """Test examples, and of networks that forecast, what the first one says and the truth."""
+def examples_of(task: Task, model: nn.Module, data_dir: str | Path | None) -> Examples:
+    """Examples of the first test."""
     name = task.tests[0] if task.tests else "train"
     split = task.load(data_dir)[name]
     if task.stacked:
-        return split.x[:IMAGES], []
+        return Examples(split.x[:IMAGES], None, [])
     wanted = IMAGES if task.settings.dimension == 2 else VOLUMES
     rows = torch.linspace(0, len(split) - 1, min(wanted, len(split))).long()
-    images, targets = task.batch(name, split, rows, 0)
+    inputs, targets = task.batch(name, split, rows, 0)
+    if not task.forecasts:
+        return Examples(inputs, targets, [])
     with torch.no_grad():
-        return images, [roll_out(model, images[:1], targets.shape[1])[0], targets[0]] if task.forecasts else []
+        return Examples(inputs, None, [roll_out(model, inputs[:1], targets.shape[1])[0], targets[0]])
 
 
 def _known_group(settings: Any) -> Group | None:
@@ -114,83 +130,132 @@ def _free(path: Path) -> Path:
     return next(candidate for candidate in chain([path], numbered) if not candidate.exists())
 
 
-def _shown(folder: Path, labels: Mapping[str, str], data_dir: str | Path | None) -> dict[str, Any]:
-    """What the page says about a run."""
-    result = _result(folder)
-    task, model = training.load(folder)
-    images, forecast = examples_of(task, model, data_dir)
-    confusion = training.read_confusion(folder, len(task.class_names)) if task.class_names else None
-    settings = task.settings
-    found, typed, shares = likelihoods(model), typed_layers(model), degree(model, _known_group(settings))
-    of_the_plane = all(layer.in_type.group.dimension == 2 for layer in typed.values())
-    draw = degree_figure if of_the_plane else agreement_figure  # over the angle, or error against density
-    return {
-        "name": folder.name,
-        "cells": [
-            f"{settings.task}, {task.variant}",
-            settings.method,
-            settings.group if settings.uses_group else "–",
-            *(f"{result[key]:.4f}" if result.get(key) is not None else "–" for key in labels),
-            result["best_epoch"] + 1,
-            f"{result['parameters']:,}",
-            result["device"],
+def _content(
+    runs: Sequence[Path], labels: Mapping[str, str], data_dir: str | Path | None, answer: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Everything that the page says."""
+    results = [_result(run) for run in runs]
+    loaded = [training.load(run) for run in runs]
+    tasks = [task for task, _ in loaded]
+    confusions = [
+        training.read_confusion(r, len(t.class_names)) if t.class_names else None
+        for r, t in zip(runs, tasks, strict=True)
+    ]
+    tested = [None if c is None else int(c.sum()) for c in confusions]
+    names = network_labels(tasks)
+    shown = [examples_of(task, model, data_dir) for task, model in loaded]
+    networks, elements = _networks(runs, names, loaded, shown)
+    lead = networks[0]["run"] if networks else 0
+    finished = [Finished(*four) for four in zip(runs, tasks, results, tested, strict=True)]
+    compared = comparisons(finished, names)
+    group = group_words(elements.group.name) if elements is not None and networks else None
+    measured = len(shown[lead].inputs)
+    table = [["run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"]]
+    table += [[run.name, *_cells(task, result, labels)] for run, task, result in zip(runs, tasks, results, strict=True)]
+    data = {
+        "elements": None if elements is None else _explore.element_data(elements),
+        "networks": networks,
+        "try": _tried(names, loaded, shown, elements, lead),
+        "comparisons": compared,
+        "differences": answer["differences"] if answer else None,
+        "steps": errors_by_step(runs, results, labels),
+        "runs": [
+            {"name": run.name, "curves": curves(training.history(run)), "confusion": confusion_shares(confusion, task)}
+            for run, task, confusion in zip(runs, tasks, confusions, strict=True)
         ],
-        "count": len(images),
-        "summary": summary(model) if typed else "",
-        "learnt": bool(found),
-        "shares": [["layer", "not equivariant"], *([name, f"{share:.1%}"] for name, share in shares.items())],
-        "densities": html_of(density_panels(model)),
-        "spheres": {
-            f"layer {number} ({name})": html_of(sphere_panels(lam))
-            for number, (name, lam) in enumerate(found.items(), 1)
-            if lam.group in (SO3(), O3())
-        },
-        "degrees": svg(draw(model, images)) if typed else "",
-        "curves": html_of(curve_panels(training.history(folder))),
-        "confusion": None if confusion is None else html_of([confusion_panel(confusion, task.class_names)])[0],
-        "forecast": _pictures(*forecast) if forecast else None,
-        "frames": forecast,
-        "settings": yaml.safe_dump(settings.to_dict(), sort_keys=False),
+    }
+    methods = [task.settings.method for task in tasks]
+    unique = methods if len({*methods}) == len(runs) else [run.name for run in runs]
+    forecasts = {name: one.forecast for name, one in zip(unique, shown, strict=True) if one.forecast}
+    return {
+        "answer": answer,
+        "side_by_side": forecasts_side_by_side(forecasts),
+        "headline": answer["headline"] if answer else _headline(networks, runs),
+        "lead": lead,
+        "cautions": cautions(loaded[lead].model) if networks else [],
+        "score": score_words(finished[lead], confusions[lead]),
+        "data": data,
+        "results": table,
+        "csv": csv_files(table, networks, elements),
+        "measured": measured,
+        "untested": untested(compared, group, measured),
+        "runs": [
+            {
+                "name": run.name,
+                "label": name,
+                "summary": summary(model) if typed_layers(model) else "",
+                "learnt": bool(likelihoods(model)),
+                "errors": "" if likelihoods(model) else error_figure(model, examples.inputs),
+                "shares": not_equivariant(model, _known_group(task.settings)),
+                "command": train_command(task),
+                "settings": yaml.safe_dump(task.settings.to_dict(), sort_keys=False),
+                "environment": environment_text(run),
+                "forecast": forecast_pictures(*examples.forecast) if examples.forecast else None,
+            }
+            for run, name, (task, model), examples in zip(runs, names, loaded, shown, strict=True)
+        ],
     }
 
 
-def _errors_by_step(runs: Sequence[Path], labels: Mapping[str, str]) -> list[Any]:
-    """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
-    results, figures = [(run, _result(run)) for run in runs], []
-    for key, label in labels.items():
-        lines = {run.name: values for run, result in results if (values := result.get(f"{key}_by_step"))}
-        if lines:
-            figures.append(line_panel(label, "step", lines).update_yaxes(rangemode="tozero"))
-    return html_of(figures)
+def _networks(
+    runs: Sequence[Path], names: Sequence[str], loaded: Sequence[Any], shown: Sequence[Examples]
+) -> tuple[list[dict[str, Any]], Elements | None]:
+    """The networks with densities over the group of the first one, and the elements at which they are shown."""
+    groups = [_explore.explored_group(model) for _, model in loaded]
+    group = next((g for g in groups if g is not None), _known_group(loaded[0][0].settings))
+    if group is None:
+        return [], None
+    elements = explored(group)
+    out = []
+    for number, (run, name, (task, model), examples) in enumerate(zip(runs, names, loaded, shown, strict=True)):
+        its_own = groups[number]
+        if its_own is not None:
+            own = elements if its_own == group else explored(its_own)
+            out.append(
+                {
+                    "run": number,
+                    "name": run.name,
+                    "label": f"{name}, seed {task.settings.seed}",
+                    "sentence": _explore.sentence(model, task),
+                    "size": task.input_shape[-1],
+                    "elements": None if own is elements else _explore.element_data(own),
+                    "layers": _explore.layers_of(model, task, examples.inputs, own),
+                }
+            )
+    return out, elements
 
 
-def _comparisons(forecasts: Mapping[str, list[Tensor]]) -> list[str]:
-    """An animation for all runs, several at least, that forecast the same flow; forecasts come with the truth."""
-    groups: list[tuple[Tensor, dict[str, Tensor]]] = []
-    for name, (predicted, true) in forecasts.items():
-        same = next((group for truth, group in groups if torch.equal(truth, true)), None)
-        if same is None:
-            groups.append((true, same := {}))
-        same[name] = predicted
-    return [_source("gif", comparison_animation(group, true)) for true, group in groups if len(group) > 1]
+def _tried(
+    names: Sequence[str], loaded: Sequence[Any], shown: Sequence[Examples], elements: Elements | None, lead: int
+) -> dict[str, Any] | None:
+    """Examples of one network, and what every kind of network that is tested on them answers: of seeds, the first."""
+    inputs, targets, _ = shown[lead]
+    if elements is None or targets is None:
+        return None
+    networks = {}
+    for name, examples, (task, model) in zip(names, shown, loaded, strict=True):
+        same = examples.inputs.shape == inputs.shape and torch.equal(examples.inputs, inputs)
+        if same and task.class_names == loaded[lead][0].class_names and name not in networks:
+            networks[name] = (task, model)
+    spread = torch.linspace(0, len(inputs) - 1, min(_explore.SHOWN, len(inputs))).long()
+    return _explore.tried(networks, inputs[spread], targets[spread], elements)
 
 
-def _pictures(predicted: Tensor, true: Tensor) -> list[str]:
-    buffer = io.BytesIO()
-    forecast_figure(predicted, true).savefig(buffer, format="png", dpi=110)
-    return [_source("png", buffer.getvalue()), _source("gif", forecast_animation(predicted, true))]
+def _headline(networks: Sequence[Mapping[str, Any]], runs: Sequence[Path]) -> str:
+    if networks:
+        return str(networks[0]["sentence"])
+    who = "This network has" if len(runs) == 1 else "These networks have"
+    return f"{who} no densities: how much symmetry to keep was not learnt."
 
 
-def _source(kind: str, content: bytes) -> str:
-    """A picture within the page."""
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def svg(figure: Any) -> Any:
-    """A figure of matplotlib, which escapes what it writes, as a part of a page."""
-    from markupsafe import Markup
-
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg")
-    text = buffer.getvalue()
-    return Markup(text[text.index("<svg") :])
+def _cells(task: Task, result: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
+    settings = task.settings
+    return [
+        f"{settings.task}, {task.variant}",
+        settings.method,
+        settings.group if settings.uses_group else "–",
+        *(f"{result[key]:.4f}" if result.get(key) is not None else "–" for key in labels),
+        str(result["best_epoch"] + 1),
+        f"{result['parameters']:,}",
+        str(result["device"]),
+    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from pscnn._extras import require
 from pscnn._types import Array
 from pscnn.groups import O3, SO3, axis_angle
 from pscnn.likelihood import Likelihood
@@ -85,47 +85,20 @@ def sphere_figure(densities: Likelihood | Mapping[str, Likelihood]) -> Figure:
     return figure
 
 
-def sphere_panels(likelihood: Likelihood) -> list[Any]:
-    """The same maps as an interactive figure: spheres to turn, a slider for the rotation angle.
+@torch.no_grad()
+def globe(likelihood: Likelihood, highest: float, points: int = 18, angles: int = 13) -> dict[str, Any]:
+    """λ over the axes for angles from 0° to 180°, as bytes: 255 is the highest density.
 
-    Both parities of O(3) share one scene, because browsers draw no more than about sixteen of them on a page. Hovering
-    shows the axis and the density.
+    Returns:
+        The shape (parities, angles, latitudes, longitudes), longitudes at the middle of equal parts from −180° on,
+        latitudes likewise from −90° on, and the bytes in base64.
     """
-    require("plotly", "plots", "Interactive spheres")
-    from plotly.graph_objects import Figure
-
-    longitude, latitude, maps = sphere_maps(likelihood, points=30)
-    axes = _axes(longitude, latitude)
-    x, y, z = np.moveaxis(axes, -1, 0)
-    alone, shown = len(maps) == 1, ANGLES.index(90)
-    places = {"rotations": 0.0} if alone else {"rotations": -1.3, "with inversion": 1.3}
-    look = {
-        "cmin": 0,
-        "cmax": max(m.max() for row in maps.values() for m in row),
-        "colorscale": "Viridis",
-        "lighting": {"ambient": 1.0, "diffuse": 0.0, "specular": 0.0},  # shadows would read as low densities
-        "colorbar": {"title": "λ", "len": 0.7},
-    }
-    figure, steps = Figure(), []
-    for which, angle in enumerate(ANGLES):
-        for name, found in maps.items():
-            kind = "rotation" if name == "rotations" else "inversion and rotation"
-            figure.add_surface(
-                x=x,
-                y=y + places[name],
-                z=z,
-                surfacecolor=found[which],
-                customdata=axes,
-                showscale=name == "rotations",
-                visible=which == shown,
-                hovertemplate=f"{kind} by {angle}° about<br>(%{{customdata[0]:.2f}}, %{{customdata[1]:.2f}}, "
-                "%{customdata[2]:.2f})<br>λ = %{surfacecolor:.3f}<extra></extra>",
-                **look,
-            )
-        visible = [k == which for k in range(len(ANGLES)) for _ in maps]
-        steps.append({"label": f"{angle}°", "method": "restyle", "args": ["visible", visible]})
-    hidden = {f"{name}axis": {"visible": False} for name in "xyz"}
-    figure.update_scenes(aspectmode="data", camera={"eye": {"x": 1.4, "y": 0.2, "z": 0.45}}, **hidden)
-    title = "rotations" if alone else "rotations (left), with inversion (right)"
-    slider = {"active": shown, "steps": steps, "currentvalue": {"prefix": "rotation angle "}}
-    return [figure.update_layout(title=title, height=380, sliders=[slider])]
+    longitude = np.pi * ((np.arange(2 * points) + 0.5) / points - 1)
+    latitude = np.pi * ((np.arange(points) + 0.5) / points - 0.5)
+    axes = _axes(longitude, latitude).reshape(-1, 3)
+    signs = (1.0, -1.0) if likelihood.group == O3() else (1.0,)
+    turns = np.linspace(0, np.pi, angles)
+    found = [likelihood.density(sign * axis_angle(axes, turn)).cpu().double() for sign in signs for turn in turns]
+    shares = np.nan_to_num(torch.stack(found).numpy() / highest).clip(0, 1)
+    data = base64.b64encode(np.rint(255 * shares).astype(np.uint8).tobytes()).decode()
+    return {"shape": [len(signs), angles, points, 2 * points], "bytes": data}

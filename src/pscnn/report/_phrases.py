@@ -1,0 +1,134 @@
+"""Symmetries in words that need no knowledge of groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pscnn.densities import KEPT, LayerSummary
+from pscnn.groups import parse
+
+WHOLE = {
+    "O(2)": "all rotations and mirrors (O(2))",
+    "SO(2)": "all rotations (SO(2))",
+    "O(3)": "all rotations and reflections in space (O(3))",
+    "SO(3)": "all rotations in space (SO(3))",
+}
+MIRRORS = {0: "the top–bottom mirror", 90: "the left–right mirror"}
+NEAR = 6
+"""Degrees within which a mirror line counts as level or upright: its maximum is flat, and is searched for in steps."""
+
+
+def group_words(name: str) -> str:
+    """A group, a mirror line or an axis in words, its symbol behind it.
+
+    Example:
+        >>> group_words("C(2)"), group_words("D(4)")
+        ('half turns (C2)', 'quarter turns and 4 mirror lines (D4)')
+        >>> group_words("mirror line at 0°"), group_words("SO(2)@z")
+        ('the top–bottom mirror', 'all rotations about z (SO(2)@z)')
+    """
+    symbol, _, axis = name.partition("@")
+    if axis:
+        inner = group_words(symbol)
+        return f"{inner[: inner.rindex(' (')]} about {axis} ({name})" if " (" in inner else f"{inner} about {axis}"
+    if name in WHOLE:
+        return WHOLE[name]
+    if found := re.fullmatch(r"([CD])\((\d+)\)", name):
+        return _finite(found[1], int(found[2]))
+    if found := re.fullmatch(r"mirror line at (\d+)°", name):
+        return _mirror(int(found[1]))
+    if found := re.fullmatch(r"rotations about \((.+), (.+), (.+)\)", name):
+        along = [abs(float(x)) for x in found.groups()]
+        named = next((axis for axis, length in zip("xyz", along, strict=True) if length == 1), None)
+        rounded = ", ".join(f"{float(x) + 0.0:.1f}".replace("-", "−") for x in found.groups())
+        return f"rotations about the {named} axis" if named else f"rotations about the axis ({rounded})"
+    return "no symmetry" if name in ("e", "the identity") else name
+
+
+def _mirror(angle: int) -> str:
+    for level, words in MIRRORS.items():
+        if _apart(angle, level) <= NEAR:
+            return words if angle == level else f"{words} (line at {angle}°)"
+    return f"the mirror line at {angle}°"
+
+
+def _apart(one: float, other: float, period: float = 180) -> float:
+    return abs((one - other + period / 2) % period - period / 2)
+
+
+def _finite(kind: str, n: int) -> str:
+    turns = {1: "", 2: "half turns", 4: "quarter turns"}.get(n, f"turns by {360 / n:g}°")
+    if kind == "C":
+        return f"{turns} (C{n})" if turns else "no symmetry"
+    if n == 1:
+        return "the left–right mirror (D1)"
+    if n == 2:
+        return "half turns, the left–right and the top–bottom mirror (D2)"
+    return f"{turns} and {n} mirror lines (D{n})"
+
+
+def kept_groups(row: LayerSummary) -> list[str]:
+    """The largest symmetries that a layer kept, among them the best mirror line or axis if no group contains it."""
+    kept = [name for name in row.kept if name not in ("e", "C(1)")]
+    for name, value in row.degrees.items():
+        is_group = re.fullmatch(r"[SOCD]+\(\d+\)(@.*)?", name) is not None
+        if not is_group and value >= KEPT and not any(inside(name, other) for other in kept):
+            kept.append(name)
+    return kept
+
+
+def inside(name: str, other: str) -> bool:
+    """Whether one symmetry lies in another; mirror lines and axes have a description instead of a group's name."""
+    try:
+        large = parse(other)
+    except ValueError:
+        return False
+    try:
+        return parse(name).is_subgroup_of(large)
+    except ValueError:
+        if large.order is None:
+            return large.has_reflections or name.startswith("rotations")
+        # D(n) contains the left–right mirror, and with it the lines at multiples of 180°/n from the upright one.
+        angle = re.fullmatch(r"mirror line at (\d+)°", name)
+        step = 180 / (large.rotations.order or 1)
+        return angle is not None and large.has_reflections and _apart(int(angle[1]), 90, step) <= NEAR
+
+
+def kept_words(row: LayerSummary) -> str:
+    """What a layer kept, as the end of a sentence."""
+    return listed([group_words(name) for name in kept_groups(row)]) or "no symmetry"
+
+
+def listed(words: Sequence[str]) -> str:
+    """With commas, and "and" before the last."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def answer_words(rows: Sequence[LayerSummary], seen: Sequence[int | None], size: int, unit: str) -> str:
+    """One sentence about a network with densities.
+
+    Args:
+        rows: Its densities, in the order of what they see.
+        seen: How many pixels each sees along one side, if that is known.
+        size: The side of the image or volume.
+        unit: What it is counted in.
+    """
+    whole = plain(group_words(rows[0].support))
+    lost = next((k for k, row in enumerate(rows) if row.degrees[row.support] < KEPT), None)
+    if lost is None:
+        return f"{whole[0].upper()}{whole[1:]} are kept in every layer."
+    end = plain(kept_words(rows[-1]))
+    if lost == 0:
+        return f"From its first layer on, the network gives up part of {whole}; in the end it keeps {end}."
+    upto = f"for patterns of up to {seen[lost - 1]} of {size} {unit}" if seen[lost - 1] else f"up to layer {lost}"
+    more = "seeing more" if seen[lost - 1] else "after that"
+    return (
+        f"{whole[0].upper()}{whole[1:]} are kept {upto}; {more}, the network gives part of them up, and in the end it "
+        f"keeps {end}."
+    )
+
+
+def plain(words: str) -> str:
+    """Without symbols in brackets."""
+    return re.sub(r" \((?:[SOCD]+\(?\d+\)?(?:@[^)]*)?|line at \d+°)\)", "", words)
