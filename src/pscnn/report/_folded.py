@@ -134,7 +134,7 @@ def forecasts_side_by_side(forecasts: Mapping[str, Sequence[Tensor]]) -> list[st
     """An animation for all runs, several at least, that forecast the same flow; forecasts come with the truth."""
     groups: list[tuple[Tensor, dict[str, Tensor]]] = []
     for name, (predicted, true) in forecasts.items():
-        same = next((group for truth, group in groups if torch.equal(truth, true)), None)
+        same = next((group for truth, group in groups if truth.equal(true)), None)
         if same is None:
             groups.append((true, same := {}))
         same[name] = predicted
