@@ -131,7 +131,9 @@ def test_flows_take_measures_and_say_where_they_do_not_apply() -> None:
     assert training.task_of(SmokeSettings(method="rpp")).square_penalty
     with pytest.raises(ConfigError, match="augment turns whole fields, which must be square; those of jetflow are not"):
         JetFlowSettings(method="augment")
-    with pytest.raises(ConfigError, match=r"group must be C\(4\) for lift, got SO\(2\): only rpp, rsteer, p-scnn, projection"):
+    with pytest.raises(
+        ConfigError, match=r"group must be C\(4\) for lift, got SO\(2\): only rpp, rsteer, p-scnn, projection"
+    ):
         SmokeSettings(method="lift", group="SO(2)")
 
 
