@@ -458,3 +458,14 @@ def test_a_broken_header_is_a_damaged_file(tmp_path: Path) -> None:
         (tmp_path / "a.npy").write_bytes(content[:10] + header.ljust(118) + content[128:])
         with pytest.raises(DataError, match=r"a\.npy is damaged or not an array"):
             own.read_example(tmp_path / "a.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+
+
+def test_archives_that_are_packed_in_another_way_are_refused(tmp_path: Path) -> None:
+    np.savez(path := tmp_path / "a.npz", images=np.zeros((12, 8, 8)), labels=np.arange(12) % 2)
+    content = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):  # the method, in both headers of the first array
+        place = content.index(mark) + offset
+        content[place : place + 2] = (99).to_bytes(2, "little")
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"is damaged or not an \.npz file"):
+        own.prepare(path, tmp_path / "data.npz")

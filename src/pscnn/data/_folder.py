@@ -46,7 +46,12 @@ def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None
         raise
     except PermissionError:
         raise DataError(f"{path} may not be read: change its permissions") from None
-    except (*DAMAGED, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        *DAMAGED,
+        zipfile.BadZipFile,
+        zlib.error,
+        RuntimeError,
+    ) as error:  # the last: locked, or packed otherwise
         raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error
 
 
