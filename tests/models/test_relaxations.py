@@ -25,6 +25,7 @@ from pscnn.models import (
     Relaxed,
     advance,
     build,
+    by_method,
     penalty,
 )
 
@@ -426,7 +427,7 @@ def test_networks_are_converted_with_any_method(method: str) -> None:
     plain = torch.nn.Sequential(
         torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten()
     )
-    model = nn.convert(plain, O2(), method=method)
+    model = by_method(plain, method, O2())
     assert model(torch.randn(2, 1, 3, 3)).shape == (2, 8)
     layers = [module for module in model.modules() if isinstance(module, nn.SteerableMap)]
     assert any(layer.likelihood is not None for layer in layers) == (method in MEASURES)
@@ -434,10 +435,11 @@ def test_networks_are_converted_with_any_method(method: str) -> None:
 
 
 def test_conversion_names_the_methods() -> None:
-    with pytest.raises(
-        ValueError, match=r"unknown method 'pscnn'; use one of scnn, restricted, rpp, p-scnn, projection"
-    ):
-        nn.convert(torch.nn.Conv2d(1, 1, 3), O2(), method="pscnn")
-    held = nn.convert(torch.nn.Conv2d(1, 1, 3), O2(), method="projection", strength=7.0)
+    one = torch.nn.Conv2d(1, 1, 3)
+    with pytest.raises(ValueError, match="unknown method 'pscnn': use one of cnn, scnn, restricted, rpp, p-scnn, proj"):
+        by_method(one, "pscnn", O2())
+    with pytest.raises(TypeError, match=r"use pscnn.models.by_method\(model, 'projection', group\)"):
+        nn.convert(one, O2(), method="projection")  # type: ignore[arg-type]
+    held = by_method(one, "projection", O2(), strength=7.0)
     (measure, *_) = [module for module in held.modules() if isinstance(module, PenalisedKernels)]
     assert measure.strength == 7

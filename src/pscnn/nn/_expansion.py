@@ -17,8 +17,12 @@ LARGEST_GRID = 1024
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether these functions can be used: a compiler makes its own kernels, and tensors without values have none."""
-    return type(x) in (Tensor, nn.Parameter) and not torch.compiler.is_compiling() and fused(x)
+    """Whether these functions can be used: a compiler makes its own kernels, and tensors without values have none.
+
+    They are written for single precision; a layer whose weights are in half has few operations of torch instead.
+    """
+    plain = type(x) in (Tensor, nn.Parameter) and x.dtype == torch.float32
+    return plain and not torch.compiler.is_compiling() and fused(x)
 
 
 def moments_of(likelihood: Any) -> Tensor:

@@ -220,7 +220,8 @@ class SteerableMap(Layer):
                 return self.expand(None)
             if not has_kernels(self.weight):
                 return self.expand(self.likelihood.moment_list())
-            return self._assemble(lambda k, weight, basis: weight @ basis, weights=self._turned_weights())
+            turned = self._turned_weights()
+            return self._assemble(lambda k, _, basis: turned[k] @ basis)
 
     def packed_kernel(self) -> Tensor:
         """The kernel as a convolution on a GPU wants it, where that takes fewer operations."""
@@ -255,17 +256,11 @@ class SteerableMap(Layer):
 
         return self._assemble(product, harmonics)
 
-    def _assemble(
-        self,
-        product: Callable[[int, Tensor, Tensor], Tensor],
-        harmonics: Tensor | None = None,
-        weights: list[Tensor] | None = None,
-    ) -> Tensor:
+    def _assemble(self, product: Callable[[int, Tensor, Tensor], Tensor], harmonics: Tensor | None = None) -> Tensor:
         """The kernel from the products of every tile's weights, moments and basis."""
         # Basis times harmonics: one product instead of two smaller ones.
         sampled = self.constants("sampled") if harmonics is None and _few_operations(self.weight) else []
-        bases = sampled or self.constants("basis")
-        parts = zip(self._tiles, self.tile_weights() if weights is None else weights, bases, strict=True)
+        parts = zip(self._tiles, self.tile_weights(), sampled or self.constants("basis"), strict=True)
         rows = [tile.joined(product(k, weight, basis)) for k, (tile, weight, basis) in enumerate(parts)]
         out = torch.cat(rows) if len(rows) > 1 else rows[0]
         if not self._dense:
@@ -340,11 +335,8 @@ class SteerableMap(Layer):
         state = [] if self.likelihood is None else list(self.likelihood.buffers())
         key = [(id(p), p._version, p.data_ptr(), p.dtype) for p in (*parameters, *state)]
         if self._cache is None or self._cache[0] != key:
-            self._cache = (
-                key,
-                [parameters, state],
-                (self.kernel(), self.full_bias()),
-            )  # parameters that live keep their id
+            # What lives keeps its id.
+            self._cache = key, [parameters, state], (self.kernel(), self.full_bias())
         return self._cache[2]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from pscnn.likelihood import Likelihood
 from pscnn.measures import Measure
 from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
 from pscnn.nn._convert._keep import keep_weights
-from pscnn.nn._convert._method import Method, RestrictHere, method_of, restrict
+from pscnn.nn._convert._method import Method, RestrictHere, restrict
 from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, operation, read
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
@@ -86,7 +86,7 @@ def convert(
     max_pool: Literal["average", "norm"] = "average",
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
-    method: str | Method | None = None,
+    method: Method | None = None,
     **density: Any,
 ) -> nn.Module:
     """The partially equivariant version of a plain CNN for images or volumes, layer by layer.
@@ -121,8 +121,7 @@ def convert(
         max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
-        method: Another way to relax equivariance than by learnt densities: a name such as "projection" or "ace", see
-            ``pscnn.models.build``, or an object with its ``density`` and ``layer``.
+        method: Another way to relax equivariance than by learnt densities; ``pscnn.models.by_method`` has them by name.
         density: Further options of ``Likelihood``, such as ``alignment="construction"``, or of the method.
 
     Returns:
@@ -159,6 +158,8 @@ def convert(
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
         raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
+    if isinstance(method, str):
+        raise TypeError(f"convert: method must be an object; use pscnn.models.by_method(model, {method!r}, group)")
     if max_pool not in ("average", "norm"):
         raise ValueError(f"convert: max_pool must be 'average' or 'norm', got {max_pool!r}")
     if fields == "regular" and group.order is None:
@@ -179,16 +180,14 @@ def convert(
     if fields != "irreps":
         field = group.regular if fields == "regular" else function_field(group, frequency)
 
-    chosen = method_of(method) if isinstance(method, str) else method
-
     def new_density() -> Measure | None:
-        make = Likelihood if chosen is None else chosen.density
+        make = Likelihood if method is None else method.density
         return make(group, bandlimit, **density)
 
     if new_density() is None:  # so that wrong options are not put down to the model, nor overlooked
         Likelihood(group, bandlimit, **density)
     if Tracer().is_leaf_module(model, ""):
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
-    recipe = Recipe(field, new_density, in_type, out_type, chosen, max_pool == "norm")
+    recipe = Recipe(field, new_density, in_type, out_type, method, max_pool == "norm")
     converted = rewrite(read(model, kind_of), recipe)
     return converted.train(model.training)

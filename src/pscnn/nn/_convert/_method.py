@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor, fx, nn
@@ -32,14 +31,6 @@ class Method(Protocol):
     def restriction(self, fields: FieldType) -> Restriction | None:
         """A layer after which less symmetry is left, for a ``RestrictHere``; None if the method has none."""
         ...
-
-
-def method_of(name: str) -> Method:
-    """Networks' methods are plugins of layers: they are imported by name."""
-    known: dict[str, Method] = importlib.import_module("pscnn.models").STEERABLE
-    if name not in known:
-        raise ValueError(f"convert: unknown method {name!r}; use one of {', '.join(known)}")
-    return known[name]
 
 
 class RestrictHere(nn.Identity):
