@@ -174,7 +174,7 @@ def test_bases_that_are_expanded_irrep_by_irrep_are_scaled_alike(
 ) -> None:
     powers = []
     for limit in (2**20, 0):
-        monkeypatch.setattr("pscnn.nn._steerable.DENSE_LIMIT", limit)
+        monkeypatch.setattr("pscnn.nn._slot_kernel.DENSE_LIMIT", limit)
         layer = nn.Conv2d(fields(), fields(), 3, likelihood=Likelihood(O2(), 2) if density else None)
         assert (len(layer.bases()) == 1) == (limit > 0)
         torch.nn.init.constant_(layer.weight, 1 / math.sqrt(layer.in_type.size * 9))

@@ -13,7 +13,7 @@ import pscnn
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, O3, SO2, SO3, C, D, Group
 from pscnn.kernels import SteerableBasis, grid_points
-from pscnn.nn import _steerable
+from pscnn.nn import _slot_kernel
 
 F64 = torch.float64
 
@@ -22,7 +22,7 @@ F64 = torch.float64
 def expansion(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run with both ways of expanding a kernel."""
     if request.param == "rows":
-        monkeypatch.setattr(_steerable, "DENSE_LIMIT", 0)
+        monkeypatch.setattr(_slot_kernel, "DENSE_LIMIT", 0)
     return request.param
 
 
@@ -71,7 +71,7 @@ def test_uniform_density_is_exactly_equivariant_on_the_grid(group: Group, expans
 
 @pytest.mark.parametrize("few", [True, False])
 def test_bases_can_be_replaced(expansion: str, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_steerable, "_few_operations", lambda weight: few)
+    monkeypatch.setattr(_slot_kernel, "_few_operations", lambda weight: few)
     fields = mixed_type(O2())
     layer = nn.Conv2d(fields, fields, 3, likelihood=random_likelihood(O2(), 1)).eval()
     assert sum(weight.numel() for weight in layer.tile_weights()) == layer.weight.numel()
@@ -273,7 +273,7 @@ def test_written_out_gradients_are_autograds(group: Group, expansion: str, monke
     parameters = [p for p in (layer.weight, lam.coefficients) if p.numel()]
     found = []
     for few, expand in ((True, layer.kernel), (True, slow), (False, layer.kernel)):
-        monkeypatch.setattr(_steerable, "_few_operations", lambda weight, few=few: few)
+        monkeypatch.setattr(_slot_kernel, "_few_operations", lambda weight, few=few: few)
         kernel = expand()
         weights = torch.linspace(-1, 1, kernel.numel(), dtype=F64).view_as(kernel)
         once = torch.autograd.grad((kernel.square() * weights).sum(), parameters, create_graph=True)
