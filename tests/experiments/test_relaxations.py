@@ -29,7 +29,10 @@ def test_all_methods_are_trained_alike_on_all_digits() -> None:
         assert table.cells == figure.cells
         for (row, _), (one, _) in table.cells.items():
             assert isinstance(one, DoubleDigitSettings)
-            assert one.differing().keys() <= {"method", "width", "symmetry", "recipe", "source"}
+            assert one.differing().keys() <= {"method", "width", "symmetry", "recipe", "source", "nonlinearity"}
+            assert one.nonlinearity == (
+                "gated" if one.method in ("cnn", "augment", "augerino") else "fourier"
+            )  # the plain ones have none
             assert (one.method, one.symmetry, one.recipe, one.group) == (row, way, "modern", "O(2)")
     runs = {run for sheet in sheets for run in sheet.runs(3)}
     assert len(runs) == 3 * 6 * len(METHODS)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pscnn.experiments._rivals import BASE, EPOCHS, plain
+from pscnn.experiments._rivals import BASE, EPOCHS, FOURIER, plain
 from pscnn.experiments._sheets import Cells, Sheet
 from pscnn.models import STEERABLE, STRENGTHS
 from pscnn.tasks.double_digits import WAYS, DoubleDigitSettings
@@ -26,9 +26,9 @@ FACTORS = (0.1, 1.0, 10.0)
 
 
 def rows() -> dict[str, DoubleDigitSettings]:
-    """The same settings for all methods, O(2) for all that know a group."""
-    width = plain(BASE).width
-    steerable = {name: replace(BASE, method=name) for name in STEERABLE}
+    """The same settings for all methods, O(2) and Fourier nonlinearities for all that know a group."""
+    width = plain(FOURIER).width
+    steerable = {name: replace(FOURIER, method=name) for name in STEERABLE}
     return steerable | {name: replace(BASE, method=name, width=width) for name in PLAIN}
 
 

@@ -243,7 +243,7 @@ def _equivariance(learner: Learner, data: Data, device: torch.device) -> dict[st
     rows = torch.linspace(0, len(split) - 1, count).long().to(device)
     x, _ = task.batch(task.tests[0], split, rows, 0)
     elements = grid_elements(types[0].group, task.input_shape[1:])
-    with precision("fp32"):
+    with precision("fp32", search=False):
         errors = equivariance_error(learner.model.eval(), x, elements, *types)
     return {"equivariance_error": errors.mean().item()}
 

@@ -56,6 +56,15 @@ class GraphedStep:
         return values
 
     def _step(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        search = torch.backends.cudnn.benchmark
+        # The last batch of an epoch is smaller and rare: which algorithms are the fastest for it is not tried out.
+        torch.backends.cudnn.benchmark = search and len(self._seen) == 1
+        try:
+            return self._do(x, y)
+        finally:
+            torch.backends.cudnn.benchmark = search
+
+    def _do(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         self._optimizer.zero_grad(set_to_none=True)
         # Nothing is kept of weights in half precision: a replay would find those of the recording.
         with torch.autocast("cuda", torch.bfloat16, enabled=self._half, cache_enabled=False):

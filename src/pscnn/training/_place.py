@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -46,8 +47,9 @@ _waking: list[threading.Thread] = []
 def wake(device: torch.device) -> None:
     """Let a GPU start, and load its libraries, while this process prepares other things: each takes a second or two."""
     if device.type == "cuda" and not (torch.cuda.is_initialized() or _waking):
-        _waking.append(threading.Thread(target=_touch, args=(device,), daemon=True))
-        _waking[0].start()
+        _waking.extend(threading.Thread(target=do, daemon=True) for do in (partial(_touch, device), _load_optimizers))
+        for thread in _waking:
+            thread.start()
 
 
 def _touch(device: torch.device) -> None:
@@ -55,6 +57,11 @@ def _touch(device: torch.device) -> None:
         x = torch.zeros(1, 8, 8, 8, device=device, dtype=torch.bfloat16)
         F.conv2d(x, x[..., :3, :3])
         F.linear(x, x[0, 0])
+
+
+def _load_optimizers() -> None:
+    """The first optimiser of a process loads torch's compiler, a second or more."""
+    torch.optim.SGD([torch.zeros(1)], lr=1.0)
 
 
 def awake() -> None:

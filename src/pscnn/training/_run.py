@@ -255,12 +255,17 @@ def set_precision(name: str) -> None:
 
 
 @contextlib.contextmanager
-def precision(name: str) -> Iterator[None]:
-    """Within it matrix products and convolutions have this precision; afterwards that of before."""
+def precision(name: str, search: bool = True) -> Iterator[None]:
+    """Within it matrix products and convolutions have this precision; afterwards that of before.
+
+    Args:
+        name: "fp32", "tf32" or "bf16".
+        search: Whether a GPU's library tries which of its algorithms is the fastest. It pays for what is done often.
+    """
     backends = torch.backends.cudnn
     before = torch.get_float32_matmul_precision(), backends.allow_tf32, backends.benchmark
     set_precision(name)
-    backends.benchmark = True
+    backends.benchmark = search
     try:
         yield
     finally:
