@@ -416,3 +416,24 @@ def test_two_processes_train_together(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(history(folder)) == 2
     assert json.loads((folder / "result.json").read_text())["epochs"] == 2
+
+
+def test_processes_differ_from_one_with_larger_batches_by_statistics_of_normalisation_alone() -> None:
+    """Every process has its share of a batch: gradients of shares average to that of the batch, if statistics agree."""
+    torch.manual_seed(0)
+    learner = training.task_of(small()).learner().double()
+    x, y = torch.randn(16, *learner.task.input_shape, dtype=torch.float64), torch.randint(4, (16,))
+
+    def gradients(rows: slice) -> torch.Tensor:
+        learner.zero_grad()
+        learner.objective(x[rows], y[rows])["loss"].backward()
+        return torch.cat([p.grad.flatten() for p in learner.parameters() if p.grad is not None])
+
+    def gap() -> float:
+        whole, halves = gradients(slice(None)), (gradients(slice(0, None, 2)) + gradients(slice(1, None, 2))) / 2
+        return ((whole - halves).norm() / whole.norm()).item()
+
+    learner.train()
+    assert gap() > 1e-3
+    learner.eval()
+    assert gap() < 1e-10

@@ -87,7 +87,9 @@ def _train(
     together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
     data_dir: DataDir = None,
     accelerator: Accelerator = "auto",
-    devices: Annotated[int, typer.Option(min=1, help="Number of devices for data-parallel training.")] = 1,
+    devices: Annotated[
+        int, typer.Option(min=1, help="Devices that share every step, each with a batch of its own.")
+    ] = 1,
     progress: Annotated[bool, typer.Option(help="Show epoch, scores and time left.")] = True,
     *,
     settings: dict[str, Any],
