@@ -1,10 +1,13 @@
 """A ResNet at 224 pixels beside its partially equivariant version and that one's free twin: training steps and memory.
 
     python benchmarks/real_networks.py eager recorded compiled --json FILE
+    python benchmarks/real_networks.py eager recorded --profile
 
 All are measured in one process, in bf16: one step is forwards, backwards and AdamW. "eager" starts one operation after
 the other; "recorded" replays the step as a CUDA graph, as ``pscnn train`` does; "compiled" is ``torch.compile`` of the
-network. Each figure is the median of 20 steps after five; the ratio is to the plain network in the same mode.
+network. Each figure is the median of 20 steps after five; the ratio is to the plain network in the same mode. With
+``--profile`` one more step is taken apart: the operations that take longest on the CPU and on the GPU, and how many
+kernels are started.
 """
 
 from __future__ import annotations
@@ -48,7 +51,23 @@ def median(step: Callable[[], Any], count: int) -> float:
     return round(statistics.median(found), 2)
 
 
-def measure(name: str, mode: str, depth: int, count: int) -> dict[str, Any]:
+def profile(step: Callable[[], Any], rows: int = 25) -> dict[str, Any]:
+    """What one step starts, printed; and how many kernels there are and how long the GPU is busy."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as found:
+        step()
+        torch.cuda.synchronize()
+    averages = found.key_averages()
+    for key in ("self_cpu_time_total", "self_cuda_time_total"):
+        print(averages.table(sort_by=key, row_limit=rows, max_name_column_width=60), flush=True)
+    events = found.events() or []
+    on_gpu = [event for event in events if event.device_type.name == "CUDA" and not event.is_user_annotation]
+    starts = {name: sum(e.count for e in averages if name in e.key) for name in ("LaunchKernel", "GraphLaunch")}
+    busy = sum(event.time_range.elapsed_us() for event in on_gpu) / 1000
+    return {"kernels": len(on_gpu), "GPU busy ms": round(busy, 2), **starts}
+
+
+def measure(name: str, mode: str, depth: int, count: int, profiled: bool) -> dict[str, Any]:
     """One network in one mode."""
     torch.manual_seed(0)
     model: nn.Module = models.resnet(depth, outputs=CLASSES, **NETWORKS[name]).cuda()
@@ -85,8 +104,12 @@ def measure(name: str, mode: str, depth: int, count: int) -> dict[str, Any]:
     first = round(time.monotonic() - started, 1)
     took = median(step, count)
     memory = round(torch.cuda.max_memory_allocated() / 2**20)
+    out = {"step ms": took, "first step s": first, "memory MiB": memory, "weights": weights}
+    if profiled:
+        print(f"\n{mode}, {name}")
+        out |= profile(step)
     torch.compiler.reset()
-    return {"step ms": took, "first step s": first, "memory MiB": memory, "weights": weights}
+    return out
 
 
 def main() -> None:
@@ -95,11 +118,13 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=18, choices=[18, 34, 50])
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--profile", action="store_true", help="print what one step starts, and how long it takes")
     arguments = parser.parse_args()
     found: dict[str, Any] = {"machine": machine("cuda"), "depth": arguments.depth, "batch": BATCH, "size": SIZE}
     with training.precision("bf16"):
         for mode in arguments.modes:
-            rows = {name: measure(name, mode, arguments.depth, arguments.count) for name in NETWORKS}
+            options = mode, arguments.depth, arguments.count, arguments.profile
+            rows = {name: measure(name, *options) for name in NETWORKS}
             for row in rows.values():
                 for key in ("step ms", "memory MiB"):
                     row[key.split()[0] + " ratio"] = round(row[key] / rows["plain"][key], 2)

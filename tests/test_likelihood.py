@@ -226,6 +226,15 @@ def test_bad_group_and_references() -> None:
         Likelihood(SO2()).kl(None, form="exact")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("density", [Likelihood(O2(), keep=C(2)), Likelihood(O2(), alignment="construction")])
+def test_logits_are_exact_under_autocast(density: Likelihood) -> None:
+    torch.manual_seed(0)
+    torch.nn.init.normal_(density.coefficients)
+    expected = density.logit_coefficients()
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(density.logit_coefficients(), expected, rtol=0, atol=0)
+
+
 def test_kl_is_exact_under_autocast() -> None:
     a, b = random_likelihood(O2(), 2, 0.05), random_likelihood(O2(), 2, 0.05)
     exact = a.kl(b).item()

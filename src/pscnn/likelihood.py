@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pscnn._differentiable import differentiable
 from pscnn._memo import memo
 from pscnn._memory import afford
 from pscnn._types import Array, ArrayLike
@@ -110,11 +111,14 @@ class Likelihood(Measure):
 
     def logit_coefficients(self) -> Tensor:
         """Fourier coefficients of the logits in the orthonormal basis of functions on H, without the constant."""
-        if self.alignment == "construction":
+        if self.alignment == "soft" and self.keep is None:
+            return self.coefficients
+        with torch.autocast(self.coefficients.device.type, enabled=False):
+            if self.keep is not None:
+                return self.embedding @ self.coefficients
             parts = self.coefficients.split([d * d for d in self._sizes])
             blocks = [(a @ a.T).reshape(-1) for a in (p.view(d, d) for p, d in zip(parts, self._sizes, strict=True))]
             return self.psd_matrix @ torch.cat(blocks) if blocks else self.coefficients
-        return self.coefficients if self.keep is None else self.embedding @ self.coefficients
 
     def logits(self) -> Tensor:
         """Logits at the nodes of the grid, then near the identity, the identity last."""
@@ -274,7 +278,8 @@ class Likelihood(Measure):
 def density_moments(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor, moment_matrix: Tensor) -> Tensor:
     """∫ λ ψ_i for all i, one after the other, from the coefficients of the logits and a density's constants."""
     constants = logit_matrix, log_weights, moment_matrix
-    return _Moments.apply(coefficients, *constants)[0]  # type: ignore[no-untyped-call]
+    found: Tensor = _moments_and_masses(coefficients, *constants)[0]
+    return found
 
 
 def _masses(coefficients: Tensor, logit_matrix: Tensor, log_weights: Tensor) -> Tensor:
@@ -312,6 +317,9 @@ class _Moments(torch.autograd.Function):
             return None, None, None, None
         d_logits = masses * (slope - masses @ slope)
         return d_logits @ logit_matrix[: len(masses)], None, None, None
+
+
+_moments_and_masses = differentiable(_Moments)
 
 
 def _where(likelihood: Likelihood) -> str:

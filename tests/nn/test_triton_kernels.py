@@ -13,6 +13,7 @@ import torch
 from pscnn import FieldType, Likelihood, models, nn
 from pscnn.groups import O2, O3, SO2, SO3, D, Group, direct_sum
 from pscnn.nn import _batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _nonlinearity, _norm_act
+from pscnn.nn._operation import Operation
 
 CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
     ("gated", O2(), 3, 12, (9, 11)),
@@ -90,7 +91,9 @@ def compare_layers(layer: torch.nn.Module, x: torch.Tensor) -> None:
     for module, source, here in ((layer, x, False), (fast, spread[:, : x.shape[1]], True), (plain, x, True)):
         use_kernels(here)
         source = source.detach().requires_grad_()
+        versions = {name: buffer._version for name, buffer in module.named_buffers() if "running" in name}
         y = module(source)
+        assert all(buffer._version > versions.get(name, -1) for name, buffer in module.named_buffers())
         gradient = torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
         found = torch.autograd.grad(y, [source, *module.parameters()], gradient)
         module.eval()
@@ -191,14 +194,14 @@ def check_operations() -> None:
     """What the compiler is told about the operations is what they do."""
     x, g = (torch.randn(2, 5, 6, 64).movedim(-1, 1)[:, :c] for c in (60, 36))
     layer = nn.GatedBatchNorm(FieldType(O2(), 6 * [direct_sum(list(O2().irreps(2)))]))
-    norm, vectors = layer.norm, [torch.rand(60) for _ in range(4)]
+    norm, vectors = layer.norm, torch.rand(4, 60)
     found = torch.rand(len(norm.bias) + 2 * len(norm.weight) + 4 * 60)
     tables, numbers = (layer.gate.gate_of, layer.gate.members), (1, 4, 10)
-    with_arguments: list[tuple[_fast.Operation, tuple[object, ...]]] = [
+    with_arguments: list[tuple[Operation, tuple[object, ...]]] = [
         (_norm_act.map_statistics, (x, norm.weight, norm.bias, norm.table, norm.directions, norm.eps)),
-        (_norm_act.norm_act, (x, *tables, *vectors[:2], *numbers)),
+        (_norm_act.norm_act, (x, *tables, vectors, *numbers)),
         (_norm_act.norm_act_vectors, (x, g, *tables, found, norm.table, norm.directions, *numbers)),
-        (_norm_act.norm_act_backward, (x, g, *tables, *vectors, *numbers)),
+        (_norm_act.norm_act_backward, (x, g, *tables, vectors, vectors, *numbers)),
         (_fast.blurred, (torch.randn(2, 5, 6, 32).movedim(-1, 1), torch.rand(5), [3, 3], 2, 2, False)),
         (_fast.image_patches, (torch.randn(2, 1, 6, 6), [4, 4], 3, 1, 0, 32)),
     ]

@@ -115,21 +115,6 @@ def sampled_basis(out: DirectSum, inn: DirectSum, steerable: SteerableBasis, mom
 
 
 @memo
-def slot_matrix(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, ...]) -> tuple[IntArray, IntArray]:
-    """Where Λ_iᵀ stands in the matrix L with w · L = (Λ_i w for every slot): places in L, and in the flat moments."""
-    starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))
-    size = sum(psi.size * count for psi, count in segments)
-    places, which, start = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)], 0
-    for psi, count in segments:
-        row, column = np.indices((psi.size, psi.size))
-        for first in range(start, start + psi.size * count, psi.size):
-            places.append(((first + row) * size + first + column).ravel())
-            which.append((starts[psi] + column * psi.size + row).ravel())
-        start += psi.size * count
-    return np.concatenate(places), np.concatenate(which)
-
-
-@memo
 def slot_table(segments: tuple[tuple[Irrep, int], ...], moments: tuple[Irrep, ...]) -> IntArray:
     """For every weight: where its slot begins, the slot's size, and where its Λ_i begins in the flat moments."""
     starts = dict(zip(moments, np.cumsum([0] + [psi.size**2 for psi in moments]), strict=False))

@@ -11,10 +11,10 @@ from pscnn._memo import memo
 from pscnn._types import AnyArray
 from pscnn.groups import Representation, block_diagonal
 from pscnn.nn._fast import fused
-from pscnn.nn._field_norm import FieldNorm, FieldStatistics, channel_statistics, field_statistics
+from pscnn.nn._field_norm import FieldStatistics, channel_statistics, field_norm, field_statistics
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
-from pscnn.nn._norm_act import NONE, Following, NormAct, norm_act, split_statistics
+from pscnn.nn._norm_act import NONE, Following, norm_act, normalised, split_statistics
 
 
 class BatchNorm(Layer):
@@ -59,13 +59,13 @@ class BatchNorm(Layer):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise; in training the gradient can be taken once, not twice."""
         self.check(x)
+        if fused(x) and self.one_pass(x):
+            return self.then(x, Following(self.weight, self.weight, NONE, 0, 32))
         with torch.autocast(x.device.type, enabled=False):
-            if fused(x) and self.one_pass(x):
-                return self.then(x, Following(self.weight, self.weight, NONE, 0, 32))
             if not self.training:
                 return F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
             full = x if x.dtype in (torch.float32, torch.float64) else x.float()
-            y, centre, variance, *_ = FieldNorm.apply(full, *self.ingredients(full), self.field_size.to(full.dtype))  # type: ignore[no-untyped-call]
+            y, centre, variance, *_ = field_norm(full, *self.ingredients(full), self.field_size.to(full.dtype))
             self.update(centre, variance, x.numel() // x.shape[1])
             return y.to(x.dtype)
 
@@ -80,19 +80,23 @@ class BatchNorm(Layer):
 
     def then(self, x: Tensor, following: Following) -> Tensor:
         """Normalise and apply what follows, in one pass over memory."""
-        with torch.autocast(x.device.type, enabled=False):
-            if not self.training:
+        if not self.training:
+            with torch.autocast(x.device.type, enabled=False):
                 mean, variance, weight, bias = self.channel_statistics()
-                scale = weight * (variance + self.eps).rsqrt()
-                one, two, *numbers = following
-                y = norm_act(x, one, two, scale, bias - mean * scale, *numbers)
-                return y[:, : x.shape[1] - following.gates * (x.shape[1] // following.size)]
-            y, found = NormAct.apply(  # type: ignore[no-untyped-call]
-                x, self.weight, self.bias, self.table, self.directions, self.eps, *following
-            )
+            scale = weight * (variance + self.eps).rsqrt()
+            one, two, *numbers = following
+            y = norm_act(x, one, two, torch.cat([scale, bias - mean * scale]), *numbers)
+            return y[:, : x.shape[1] - following.gates * (x.shape[1] // following.size)]
+        count = x.numel() // x.shape[1]
+        # A compiler is told of operations that change nothing.
+        alone = count > 1 and type(x) is Tensor and not torch.compiler.is_compiling()
+        running = (self.running_mean, self.running_var, self.num_batches_tracked, self.momentum) if alone else None
+        ingredients = self.weight, self.bias, self.table, self.directions, self.eps
+        y, found = normalised(x, *ingredients, *following, running)
+        if running is None:
             centre, variance, *_ = split_statistics(found, len(self.weight), x.shape[1])
-            self.update(centre, variance, x.numel() // x.shape[1])
-            return y
+            self.update(centre, variance, count)
+        return y
 
     def statistics(self, x: Tensor) -> FieldStatistics:
         """What a batch in single or double precision says."""

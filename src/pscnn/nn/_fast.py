@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from pscnn._differentiable import differentiable
+from pscnn.nn._operation import Operation
 
 CHANNELS = 32
 """Tensor cores take channels in such portions; other counts fall back to kernels of half the speed or less."""
@@ -46,25 +49,6 @@ def fast_layout(x: Tensor) -> bool:
     return fused(x) or (isinstance(x, Tensor) and x.is_cuda and x.ndim == 5)
 
 
-class Operation:
-    """A function that a compiler sees as an operation of its own, without looking inside; others just call it.
-
-    Args:
-        function: On tensors and numbers; what it returns is new.
-        fake: The same for tensors without values: what is returned has the right shape and layout.
-    """
-
-    def __init__(self, function: Callable[..., Tensor], fake: Callable[..., Tensor]) -> None:
-        self.function = function
-        self.known = torch.library.custom_op(f"pscnn::{function.__name__}", function, mutates_args=())
-        self.known.register_fake(fake)
-
-    def __call__(self, *arguments: Any) -> Tensor:
-        if torch.compiler.is_compiling() or type(arguments[0]) is not Tensor:  # a tensor without values, for instance
-            return self.known(*arguments)
-        return self.function(*arguments)  # torch's way to an operation takes longer than many a kernel
-
-
 # -- layout -------------------------------------------------------------------------------------------------------
 
 
@@ -75,20 +59,29 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last if x.ndim == 4 else torch.channels_last_3d)
 
 
+def empty(like: Tensor, rows: int, channels: int, spatial: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
+    """An empty map or kernel (rows, channels, …) with its channels innermost."""
+    strides, step = [], channels
+    for n in reversed(spatial):
+        strides.append(step)
+        step *= n
+    return like.new_empty_strided((rows, channels, *spatial), (step, 1, *reversed(strides)), dtype=dtype)
+
+
 def empty_map(x: Tensor, channels: int) -> Tensor:
     """An empty map like x with its channels innermost, filled up to whole portions."""
-    return x.new_empty(x.shape[0], *x.shape[2:], channels + -channels % CHANNELS).movedim(-1, 1)
+    return empty(x, x.shape[0], channels + -channels % CHANNELS, x.shape[2:])
 
 
 def even(x: Tensor) -> Tensor:
     """X with all channels of a pixel together and pixels at equal distances."""
-    step = x.stride(-1)
-    fits = x.stride(1) == 1
-    for axis in (*range(x.ndim - 1, 1, -1), 0):
-        fits &= x.stride(axis) == step
-        step *= x.shape[axis]
+    shape, strides = x.shape, x.stride()
+    step, fits = strides[-1], strides[1] == 1
+    for axis in (*range(len(shape) - 1, 1, -1), 0):
+        fits &= strides[axis] == step
+        step *= shape[axis]
     # Not channels_last: of maps with one pixel it may leave any distances.
-    return x if fits else x.new_empty(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1).copy_(x)
+    return x if fits else empty(x, shape[0], shape[1], shape[2:]).copy_(x)
 
 
 def with_surplus(padded: Tensor, channels: int, rows: int | None = None) -> Tensor:
@@ -96,7 +89,9 @@ def with_surplus(padded: Tensor, channels: int, rows: int | None = None) -> Tens
 
     ``portions`` and ``padded_kernel`` find them again, without a copy.
     """
-    x = padded[:rows, :channels]
+    x = padded.narrow(1, 0, channels)
+    if rows is not None:
+        x = x.narrow(0, 0, rows)
     if not (torch.compiler.is_compiling() or _transformed(x)):
         x._padded = padded  # type: ignore[attr-defined]
     return x
@@ -145,9 +140,9 @@ def convolve(
         x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
     few = kernel.shape[1] <= FEW_CHANNELS and kernel[0].numel() <= COLUMNS
     if few and dilation == 1 and not x.requires_grad:
-        y = ByPatches.apply(x, kernel, stride, padding)  # type: ignore[no-untyped-call]
+        y = by_patches(x, kernel, stride, padding)
     else:
-        y = ByPortions.apply(x, kernel, stride, padding, dilation)  # type: ignore[no-untyped-call]
+        y = by_portions(x, kernel, stride, padding, dilation)
     return y if bias is None else y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
 
 
@@ -180,6 +175,9 @@ class ByPatches(torch.autograd.Function):
         rows = portions(gradients[0].to(x.dtype)).movedim(1, -1).flatten(0, -2)
         d_kernel = (rows.T @ columns)[: ctx.shape[0], : math.prod(ctx.shape[1:])]
         return None, d_kernel.reshape(ctx.shape), None, None
+
+
+by_patches = differentiable(ByPatches)
 
 
 def _sides(x: Tensor, size: int, stride: int, padding: int) -> list[int]:
@@ -243,8 +241,10 @@ class ByPortions(torch.autograd.Function):
             g, *padded, None, stride, padding, dilation, False, [0] * spatial, 1, wanted
         )
         dx = with_surplus(dx, x.shape[1]) if ctx.needs_input_grad[0] else None
-        return dx, d_kernel[: len(kernel), : x.shape[1]], None, None, None
+        return dx, d_kernel.narrow(0, 0, kernel.shape[0]).narrow(1, 0, x.shape[1]), None, None, None
 
+
+by_portions = differentiable(ByPortions)
 
 # -- blur ---------------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ def blur(x: Tensor, channels: int, kernel: Tensor, stride: int, padding: int) ->
     if fast_layout(x):
         along = kernel.sum(tuple(range(1, kernel.ndim)))
         sizes = _sides(x, len(along), stride, padding)
-        return Blur.apply(x, along, sizes, stride, padding, False)  # type: ignore[no-untyped-call]
+        return _blur(x, along, sizes, stride, padding, False)
     return depthwise(x, channels, kernel, kernel.ndim, stride, padding)
 
 
@@ -267,7 +267,7 @@ def depthwise(x: Tensor, channels: int, kernel: Tensor, dimension: int, stride: 
 def average(x: Tensor, sides: list[Any]) -> Tensor:
     """Averages of windows with sides of 1 or 2 pixels at every place; of 2 along all axes, a blur by ½, ½."""
     if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides):
-        return Blur.apply(x, x.new_full((2,), 0.5), _sides(x, 2, 1, 0), 1, 0, False)  # type: ignore[no-untyped-call]
+        return _blur(x, x.new_full((2,), 0.5, dtype=torch.float32), _sides(x, 2, 1, 0), 1, 0, False)
     pool: Any = F.avg_pool2d if len(sides) == 2 else F.avg_pool3d
     if not isinstance(
         x, Tensor
@@ -298,7 +298,10 @@ class Blur(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (along,) = ctx.saved_tensors
-        return Blur.apply(gradients[0], along, ctx.sizes, *ctx.options, not ctx.back), *[None] * 5  # type: ignore[no-untyped-call]
+        return _blur(gradients[0], along, ctx.sizes, *ctx.options, not ctx.back), *[None] * 5
+
+
+_blur = differentiable(Blur)
 
 
 def _along(x: Tensor, taps: Tensor, axis: int, size: int, stride: int, padding: int) -> Tensor:

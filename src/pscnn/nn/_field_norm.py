@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pscnn._differentiable import differentiable
+
 
 class FieldStatistics(NamedTuple):
     """Of y = γ_f (x − T Tᵀm) / σ_f + T b = scale·x + shift: Tᵀm, σ_f², m, T Tᵀm, 1/σ_f, scale and shift."""
@@ -117,3 +119,6 @@ class FieldNorm(torch.autograd.Function):
             sums, dots, x.numel() // x.shape[1], constants, mean, removed, inverse, scale
         )
         return dx + affine(x, slope, offset), d_weight, d_bias, *[None] * 5
+
+
+field_norm = differentiable(FieldNorm)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pscnn._differentiable import differentiable
 from pscnn._memo import memo
 from pscnn._types import AnyArray, IntArray
 from pscnn.groups import Representation, direct_sum
@@ -105,7 +106,7 @@ class GatedNonlinearity(Nonlinearity):
             return Act.apply(x, self.unit.float(), *following)  # type: ignore[no-untyped-call]
         x = x.unflatten(1, (self._copies, self.in_type.size // self._copies))
         if self._single and not (traced or torch.compiler.is_compiling()):
-            out: Tensor = _Gate.apply(x, self.which, self._gates)  # type: ignore[no-untyped-call]
+            out: Tensor = _gated(x, self.which, self._gates)
             return out.flatten(1, 2)
         if self._single:
             gates, features = x[:, :, : self._gates], x[:, :, self._gates :]
@@ -116,8 +117,8 @@ class GatedNonlinearity(Nonlinearity):
 
 @memo
 def unit_scale(channels: int) -> AnyArray:
-    """A one and a zero for every channel: the scale and shift that change nothing."""
-    return np.stack([np.ones(channels), np.zeros(channels)])
+    """For every channel 0, 0, 1 and 0: a slope, an offset, a scale and a shift that change nothing."""
+    return np.repeat([[0.0], [0.0], [1.0], [0.0]], channels, axis=1)
 
 
 @memo
@@ -157,6 +158,9 @@ class _Gate(torch.autograd.Function):
         d_opened = torch.zeros_like(opened).index_add(2, which, gradients[0] * features)
         d_gates = torch.ops.aten.sigmoid_backward(d_opened, opened)
         return torch.cat([d_gates, gradients[0] * opened.index_select(2, which)], 2), None, None
+
+
+_gated = differentiable(_Gate)
 
 
 class NormNonlinearity(Nonlinearity):

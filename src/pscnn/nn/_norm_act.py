@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pscnn.nn._fast import Operation, empty_map, even, with_surplus
+from pscnn._differentiable import differentiable
+from pscnn.nn._fast import empty_map, even, with_surplus
 from pscnn.nn._field_norm import FieldStatistics
+from pscnn.nn._operation import Operation
 
 NONE, GATE, FOURIER = 0, 1, 2
 
@@ -41,22 +43,26 @@ def split_statistics(found: Tensor, fields: int, channels: int) -> FieldStatisti
     return FieldStatistics(centre, variance, mean, removed, inverse, scale, shift)
 
 
+Running = tuple[Tensor, Tensor, Tensor, float]
+"""Mean, variance and number of batches, which follow every batch, and the momentum."""
+
+
 class NormAct(torch.autograd.Function):
     """The output, and the statistics one after the other; with the gradient written out."""
 
     @staticmethod
     def forward(
         x: Tensor, weight: Tensor, bias: Tensor, table: Tensor, directions: Tensor, eps: float, one: Tensor,
-        two: Tensor, kind: int, gates: int, size: int,
+        two: Tensor, kind: int, gates: int, size: int, running: Running | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        found = map_statistics(x, weight, bias, table, directions, eps)
-        own = split_statistics(found, len(weight), x.shape[1])
-        y = norm_act(x, one, two, own.scale, own.shift, kind, gates, size)
+        ingredients = x, weight, bias, table, directions, eps
+        found = map_statistics(*ingredients) if running is None else _statistics(*ingredients, running)
+        y = norm_act(x, one, two, found, kind, gates, size)
         return with_surplus(y, _out_channels(x, gates, size)), found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        x, _, _, table, directions, _, one, two, *ctx.numbers = inputs
+        x, _, _, table, directions, _, one, two, *ctx.numbers, _ = inputs
         ctx.save_for_backward(x, one, two, output[1], table, directions)
         ctx.mark_non_differentiable(output[1])
 
@@ -64,16 +70,22 @@ class NormAct(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
         x, one, two, found, table, directions = ctx.saved_tensors
-        own = split_statistics(found, len(table), x.shape[1])
-        vectors = norm_act_vectors(x, gradients[0], one, two, found, table, directions, *ctx.numbers)
-        trivial = len(own.centre)
-        slope, offset, d_weight, d_bias = vectors.split([x.shape[1], x.shape[1], len(table), trivial])
-        dx = norm_act_backward(x, gradients[0], one, two, own.scale, own.shift, slope, offset, *ctx.numbers)
-        return with_surplus(dx, x.shape[1]), d_weight, d_bias, *[None] * 8
+        channels, fields = x.shape[1], table.shape[0]
+        slopes = norm_act_vectors(x, gradients[0], one, two, found, table, directions, *ctx.numbers)
+        dx = norm_act_backward(x, gradients[0], one, two, found, slopes, *ctx.numbers)
+        trivial = slopes.shape[0] - 2 * channels - fields
+        d_weight, d_bias = slopes.narrow(0, 2 * channels, fields), slopes.narrow(0, 2 * channels + fields, trivial)
+        return with_surplus(dx, channels), d_weight, d_bias, *[None] * 9
+
+
+normalised = differentiable(NormAct)
 
 
 class Act(torch.autograd.Function):
-    """What follows a normalisation, without one; ``unit`` holds a one and a zero for every channel."""
+    """What follows a normalisation, without one; ``unit`` holds 0, 0, 1 and 0 for every channel.
+
+    The last two are a scale and a shift, and the first two a slope and an offset.
+    """
 
     @staticmethod
     def forward(
@@ -81,7 +93,7 @@ class Act(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, unit, one, two)
         ctx.numbers = kind, gates, size
-        return with_surplus(norm_act(x, one, two, *unit.unbind(), *ctx.numbers), _out_channels(x, gates, size))
+        return with_surplus(norm_act(x, one, two, unit, *ctx.numbers), _out_channels(x, gates, size))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -90,9 +102,7 @@ class Act(torch.autograd.Function):
             y = _act_in_torch(x, *tables, *ctx.numbers)
             (dx,) = torch.autograd.grad(y, x, gradients[0], create_graph=True)
         else:
-            scale, none = unit.unbind()
-            padded = norm_act_backward(x, gradients[0], *tables, scale, none, none, none, *ctx.numbers)
-            dx = with_surplus(padded, x.shape[1])
+            dx = with_surplus(norm_act_backward(x, gradients[0], *tables, unit, unit, *ctx.numbers), x.shape[1])
         return dx, *[None] * 6
 
 
@@ -109,23 +119,32 @@ def _act_in_torch(x: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, si
 # the compiler may choose others than it announces. Maps that they make have zeros behind their channels.
 
 
-def _map_statistics(x: Tensor, weight: Tensor, bias: Tensor, table: Tensor, directions: Tensor, eps: float) -> Tensor:
-    """What ``split_statistics`` takes apart."""
+def _statistics(
+    x: Tensor, weight: Tensor, bias: Tensor, table: Tensor, directions: Tensor, eps: float,
+    running: Running | None = None,
+) -> Tensor:  # fmt: skip
+    """What ``split_statistics`` takes apart; if given, running statistics follow."""
     from pscnn.nn import _triton_fields, _triton_kernels
 
     found, portion = _triton_kernels.moments(even(x))
-    rows = x.numel() // x.shape[1]
-    return _triton_fields.field_statistics(found, portion, rows, weight, bias, table, directions, eps)
+    ingredients = weight, bias, table, directions, eps
+    out = _triton_fields.field_statistics(found, portion, x.numel() // x.shape[1], *ingredients, running)
+    for changed in running[:3] if running is not None else ():
+        if not changed.is_inference():
+            torch.autograd.graph.increment_version(changed)  # autograd sees no kernels of others
+    return out
 
 
-def _norm_act(
-    x: Tensor, one: Tensor, two: Tensor, scale: Tensor, shift: Tensor, kind: int, gates: int, size: int
-) -> Tensor:
-    """What follows, applied to x · scale + shift."""
+def _map_statistics(x: Tensor, weight: Tensor, bias: Tensor, table: Tensor, directions: Tensor, eps: float) -> Tensor:
+    return _statistics(x, weight, bias, table, directions, eps)
+
+
+def _norm_act(x: Tensor, one: Tensor, two: Tensor, vectors: Tensor, kind: int, gates: int, size: int) -> Tensor:
+    """What follows, applied to x · scale + shift, which are the last of ``vectors``."""
     from pscnn.nn import _triton_kernels
 
     y = empty_map(x, _out_channels(x, gates, size))
-    _triton_kernels.forward(even(x), y, one, two, (scale, shift), kind, gates, size)
+    _triton_kernels.forward(even(x), y, one, two, vectors, kind, gates, size)
     return y
 
 
@@ -136,22 +155,18 @@ def _norm_act_vectors(
     """Slope and offset of x in its gradient, and the gradients of weight and bias, one after the other."""
     from pscnn.nn import _triton_fields, _triton_kernels
 
-    own = split_statistics(found, len(table), x.shape[1])
-    vectors = own.scale, own.shift, own.mean
-    sums = _triton_kernels.sums(even(x), even(g), one, two, vectors, kind, gates, size)
+    sums = _triton_kernels.sums(even(x), even(g), one, two, found, kind, gates, size)
     return _triton_fields.field_gradients(sums, found, x.numel() // x.shape[1], table, directions)
 
 
 def _norm_act_backward(
-    x: Tensor, g: Tensor, one: Tensor, two: Tensor, scale: Tensor, shift: Tensor, slope: Tensor, offset: Tensor,
-    kind: int, gates: int, size: int,
+    x: Tensor, g: Tensor, one: Tensor, two: Tensor, vectors: Tensor, slopes: Tensor, kind: int, gates: int, size: int
 ) -> Tensor:  # fmt: skip
-    """With d the gradient of x · scale + shift: d · scale + x · slope + offset."""
+    """With d the gradient of x · scale + shift: d · scale + x · slope + offset, the first of ``slopes``."""
     from pscnn.nn import _triton_kernels
 
     dx = empty_map(x, x.shape[1])
-    vectors = scale, shift, slope, offset
-    _triton_kernels.backward(even(x), even(g), dx, one, two, vectors, kind, gates, size)
+    _triton_kernels.backward(even(x), even(g), dx, one, two, vectors, slopes, kind, gates, size)
     return dx
 
 

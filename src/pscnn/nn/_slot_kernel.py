@@ -16,7 +16,7 @@ from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.measures import Measure
 from pscnn.nn import _bases
 from pscnn.nn._bases import Tile, multiply
-from pscnn.nn._expansion import Packed, Turned, has_kernels, moments_of
+from pscnn.nn._expansion import Expanded, Shape, Turned, density_of, has_kernels, moments_of
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
 
@@ -37,8 +37,11 @@ class SlotKernel(Layer):
     out_order: Tensor
     in_order: Tensor
     out_basis: Tensor
+    sampled0: Tensor
+    slot_table0: Tensor
     bias_basis: Tensor
     bias: nn.Parameter | None
+    _shape: Shape | None = None  # if a kernel can be made in one step
 
     def __init__(
         self,
@@ -106,9 +109,6 @@ class SlotKernel(Layer):
             self._tiles.append(Tile(out_copies * copies, in_copies, size, inn.size, len(matrix), segments))
         self.add_constants("basis", [basis.matrix for basis in bases], like)
         if self.likelihood is not None:
-            places, which = zip(*(_bases.slot_matrix(basis.slots.segments, moments) for basis in bases), strict=True)
-            self.add_constants("slot_places", places, like)
-            self.add_constants("slot_moments", which, like)
             self.add_constants("slot_table", [_bases.slot_table(b.slots.segments, moments) for b in bases], like)
         points = self.harmonics.shape[1]
         if self._dense and len(bases[0].matrix) * out.size * inn.size * points <= 4 * DENSE_LIMIT:
@@ -116,6 +116,10 @@ class SlotKernel(Layer):
         for side, layout in (("out", self.out_type.layout), ("in", self.part_type.layout)):
             if layout.order is not None:
                 self.add_constant(f"{side}_order", layout.order, like)
+        in_order = not {"out_order", "in_order"} & self._arrays.keys()
+        if self._spatial and self.groups == 1 and self.constants("sampled") and in_order:
+            sizes = () if self.likelihood is None else tuple(psi.size for psi in moments)
+            self._shape = Shape(self._tiles[0], self._spatial, sizes)
 
     def _ingredients(self) -> tuple[DirectSum, DirectSum, SteerableBasis, tuple[Irrep, ...]]:
         """What the basis follows from: both composites, the harmonics, and the irreps of the moments."""
@@ -211,24 +215,21 @@ class SlotKernel(Layer):
 
     def packed_kernel(self) -> Tensor:
         """The kernel as a convolution on a GPU wants it, where that takes fewer operations."""
-        plain = self._dense and self.groups == 1 and not {"out_order", "in_order"} & self._arrays.keys()
-        sampled = self.constants("sampled")
-        if not (plain and sampled and self._spatial and has_kernels(self.weight)):
+        if self._shape is None or not has_kernels(self.weight):
             return self.kernel()
         half = torch.is_autocast_enabled("cuda")
         dtype = torch.get_autocast_dtype("cuda") if half else self.weight.dtype
-        with torch.autocast("cuda", enabled=False):
-            block = self._turned_weights()[0] @ sampled[0]
-            return Packed.apply(block, self._tiles[0], self._spatial, dtype)  # type: ignore[no-untyped-call]
+        given, *constants = (None,) if self.likelihood is None else density_of(self.likelihood)
+        table = None if self.likelihood is None else self.slot_table0
+        return Expanded.apply(self.weight, given, self.sampled0, table, self._shape, dtype, *constants)  # type: ignore[no-untyped-call]
 
     def _turned_weights(self) -> list[Tensor]:
         """Λ_i w for every slot of every tile, on a GPU."""
         if self.likelihood is None:
             return self.tile_weights()
-        moments, largest = moments_of(self.likelihood), max(psi.size for psi in self.likelihood.irreps)
-        tables = zip(*map(self.constants, ("slot_table", "slot_places", "slot_moments")), strict=True)
-        parts = zip(self.tile_weights(), tables, strict=True)
-        return [Turned.apply(weight, moments, *table, largest) for weight, table in parts]  # type: ignore[no-untyped-call]
+        moments, irreps = moments_of(self.likelihood), tuple(psi.size for psi in self.likelihood.irreps)
+        parts = zip(self.tile_weights(), self.constants("slot_table"), self._tiles, strict=True)
+        return [Turned.apply(weight, moments, table, tile, irreps) for weight, table, tile in parts]  # type: ignore[no-untyped-call]
 
     def expand(self, moments: list[Tensor] | None, harmonics: Tensor | None = None) -> Tensor:
         """The kernel for given matrices Λ_i in place of the likelihood's; None stands for the identity.

@@ -47,12 +47,9 @@ class SteerableMap(SlotKernel):
         """
         if torch.compiler.is_compiling():
             return self.kernel(), self.full_bias()
-        parameters = list(self.parameters())
-        if (
-            self.training
-            or torch.is_grad_enabled()
-            or not all(isinstance(p, nn.Parameter) and not p.is_inference() for p in parameters)
-        ):
+        fleeting = self.training or torch.is_grad_enabled()
+        parameters = [] if fleeting else list(self.parameters())
+        if fleeting or not all(isinstance(p, nn.Parameter) and not p.is_inference() for p in parameters):
             # An optimiser step may follow, and fused ones do not count up the version of what they change.
             self._cache = None
             make = self.packed_kernel if packed else self.kernel

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pscnn.nn._triton_kernels import on_device
+from pscnn.nn._launch import Kernel, ceil_div, power_of_two
 
 # -- from the coefficients of the logits to the moments of the density ----------------------------------------------
 
@@ -20,6 +20,7 @@ def _tile(matrix, rows, columns, R: tl.constexpr, C: tl.constexpr):
     return tl.load(matrix + r * columns + c, (r < rows) & (c < columns), 0)
 
 
+@Kernel
 @triton.jit
 def _density(
     coefficients, logit_matrix, log_weights, moment_matrix, moments, masses, nodes, functions, entries,
@@ -35,6 +36,7 @@ def _density(
     tl.store(moments + m, tl.sum(_tile(moment_matrix, entries, nodes, M, N) * mass[None, :], 1), m < entries)
 
 
+@Kernel
 @triton.jit
 def _density_backward(
     up, masses, logit_matrix, moment_matrix, out, nodes, functions, entries,
@@ -48,67 +50,127 @@ def _density_backward(
     tl.store(out + k, tl.sum(_tile(logit_matrix, nodes, functions, N, K) * d_logits[:, None], 0), k < functions)
 
 
-def _sizes(logit_matrix: Tensor, moment_matrix: Tensor) -> tuple[tuple[int, int, int], dict[str, int]]:
+def _sizes(logit_matrix: Tensor, moment_matrix: Tensor) -> tuple[tuple[int, int, int], tuple[int, ...]]:
     entries, nodes = moment_matrix.shape
     numbers = nodes, logit_matrix.shape[1], entries
-    return numbers, {name: max(2, triton.next_power_of_2(size)) for name, size in zip("NKM", numbers, strict=True)}
+    return numbers, tuple(max(2, power_of_two(size)) for size in numbers)
 
 
-@on_device
 def density(coefficients, logit_matrix, log_weights, moment_matrix) -> tuple[Tensor, Tensor]:
     """The moments of a density, and its masses."""
     numbers, shape = _sizes(logit_matrix, moment_matrix)
     moments, masses = coefficients.new_empty(numbers[2]), coefficients.new_empty(numbers[0])
-    constants = logit_matrix, log_weights, moment_matrix
-    _density[(1,)](coefficients, *constants, moments, masses, *numbers, **shape, num_warps=8)
+    tensors = coefficients, logit_matrix, log_weights, moment_matrix, moments, masses
+    _density.start((1,), tensors, numbers, shape, num_warps=8)
     return moments, masses
 
 
-@on_device
 def density_backward(up, masses, logit_matrix, moment_matrix) -> Tensor:
     """The gradient of the coefficients from that of the moments."""
     numbers, shape = _sizes(logit_matrix, moment_matrix)
     out = up.new_empty(numbers[1])
-    _density_backward[(1,)](up.contiguous(), masses, logit_matrix, moment_matrix, out, *numbers, **shape, num_warps=8)
+    tensors = up.contiguous(), masses, logit_matrix, moment_matrix, out
+    _density_backward.start((1,), tensors, numbers, shape, num_warps=8)
     return out
 
 
 # -- weights times moments ----------------------------------------------------------------------------------------
 
 
+@Kernel
 @triton.jit(do_not_specialize=["rows", "columns"])
-def _turn(
-    w, moments, table, out, rows, columns,
-    BACK: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    """Λ_i w for every slot, or Λ_iᵀ w. Of every column: where its slot begins, its size, and where Λ_i begins."""
+def _turn(w, moments, table, out, rows, columns, D: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Λ_i w for every slot. Of every column: where its slot begins, its size, and where Λ_i begins."""
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     j = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = j < columns
     start, size = tl.load(table + j, inside, 0), tl.load(table + columns + j, inside, 0)
     first = tl.load(table + 2 * columns + j, inside, 0)
-    a = j - start
     total = tl.zeros((ROWS, WIDTH), tl.float32)
     for b in tl.static_range(D):
         there = inside & (b < size)
-        factor = tl.load(moments + first + (b * size + a if BACK else a * size + b), there, 0)
+        factor = tl.load(moments + first + (j - start) * size + b, there, 0)
         total += factor[None, :] * tl.load(w + r * columns + (start + b)[None, :], (r < rows) & there[None, :], 0)
     tl.store(out + r * columns + j[None, :], total, (r < rows) & inside[None, :])
 
 
-@on_device
-def turn(w, moments, table, largest, back) -> Tensor:
-    """Every slot's weights, (copies, weights), times its moment or that transposed."""
+@Kernel
+@triton.jit(do_not_specialize=["rows", "columns", "steps"])
+def _turn_back(
+    up, w, moments, table, out, sums, rows, columns, steps,
+    D: tl.constexpr, DEPTH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Λ_iᵀ up for every slot; and of portions of the rows, Σ up_a w_b for every entry a, a column, and b of a slot."""
+    r = tl.program_id(0) * ROWS * steps + tl.arange(0, ROWS)[:, None]
+    j = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    depth = tl.arange(0, DEPTH)[:, None]
+    inside = j < columns
+    start, size = tl.load(table + j, inside, 0), tl.load(table + columns + j, inside, 0)
+    first = tl.load(table + 2 * columns + j, inside, 0) + (j - start)
+    total = tl.zeros((DEPTH, WIDTH), tl.float32)
+    for _ in range(steps):
+        mask = (r < rows) & inside[None, :]
+        own = tl.load(up + r * columns + j[None, :], mask, 0)
+        turned = tl.zeros((ROWS, WIDTH), tl.float32)
+        for b in tl.static_range(D):
+            there = mask & (b < size)[None, :]
+            place = r * columns + (start + b)[None, :]
+            turned += tl.load(moments + first + b * size, inside & (b < size), 0)[None, :] * tl.load(
+                up + place, there, 0
+            )
+            total += tl.where(depth == b, tl.sum(own * tl.load(w + place, there, 0), 0)[None, :], 0)
+        tl.store(out + r * columns + j[None, :], turned, mask)
+        r += ROWS
+    to = sums + (tl.program_id(0) * D + depth) * columns + j[None, :]
+    tl.store(to, total, (depth < D) & inside[None, :])
+
+
+@Kernel
+@triton.jit(do_not_specialize=["columns", "parts"])
+def _collect(sums, table, out, columns, parts, D: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr):
+    """The gradient of one entry of the moments: the sum over all slots that are turned by it."""
+    m, part, k = tl.program_id(0), tl.arange(0, PARTS)[:, None], tl.arange(0, WIDTH)
+    total = tl.zeros((PARTS, WIDTH), tl.float32)
+    for begin in range(0, columns, WIDTH):
+        j = begin + k
+        inside = j < columns
+        start, size = tl.load(table + j, inside, 0), tl.load(table + columns + j, inside, 0)
+        b = m - tl.load(table + 2 * columns + j, inside, 0) - (j - start) * size
+        there = (part < parts) & (inside & (b >= 0) & (b < size))[None, :]
+        total += tl.load(sums + (part * D + b[None, :]) * columns + j[None, :], there, 0)
+    tl.store(out + m, tl.sum(tl.sum(total, 1), 0))
+
+
+PARTS = 16
+"""Portions of the rows whose sums are collected in a second step."""
+
+
+def turn(w, moments, table, largest) -> Tensor:
+    """Every slot's weights, (copies, weights), times its moment, the largest of which has that many rows."""
     rows, columns = w.shape
     out = torch.empty_like(w)
-    grid = triton.cdiv(rows, 32), triton.cdiv(columns, 32)
-    _turn[grid](w.contiguous(), moments, table, out, rows, columns, BACK=back, D=largest, ROWS=32, WIDTH=32)
+    grid = ceil_div(rows, 32), ceil_div(columns, 32)
+    _turn.start(grid, (w, moments, table, out), (rows, columns), (largest, 32, 32))
     return out
+
+
+def turn_back(up, w, moments, table, largest) -> tuple[Tensor, Tensor]:
+    """The gradients of weights and moments from that of their product."""
+    rows, columns = w.shape
+    steps = ceil_div(rows, 32 * PARTS)
+    parts = ceil_div(rows, 32 * steps)
+    out, sums, own = torch.empty_like(w), w.new_empty(parts, largest, columns), torch.empty_like(moments)
+    shape = largest, max(2, power_of_two(largest)), 32, 32
+    tensors = up, w, moments, table, out, sums
+    _turn_back.start((parts, ceil_div(columns, 32)), tensors, (rows, columns, steps), shape)
+    _collect.start((len(moments),), (sums, table, own), (columns, parts), (largest, PARTS, 64))
+    return out, own
 
 
 # -- from blocks of copies to the layout of convolutions -----------------------------------------------------------
 
 
+@Kernel
 @triton.jit(do_not_specialize=["size", "in_copies", "channels", "columns"])
 def _pack(
     block, y, size, in_copies, channels, columns,
@@ -133,21 +195,17 @@ def _pack(
         tl.store(y + n, v.to(y.dtype.element_ty), n < size)
 
 
-@on_device
 def pack(block, y, shape) -> None:
     """Fill a padded kernel (channels out, channels in, …), channels innermost, from blocks of some shape."""
-    out_copies, in_copies, d_out, d_in, points = shape
-    options = {"D_OUT": d_out, "D_IN": d_in, "POINTS": points, "WIDTH": 1024}
+    out_copies, in_copies, *others = shape
     size = y.numel()
-    numbers = size, in_copies, out_copies * d_out, y.shape[1]
-    _pack[(triton.cdiv(size, 1024),)](block, y, *numbers, **options, BACK=False)
+    numbers = size, in_copies, out_copies * others[0], y.shape[1]
+    _pack.start((ceil_div(size, 1024),), (block, y), numbers, (*others, False, 1024))
 
 
-@on_device
 def unpack(y, block, shape) -> None:
     """Fill blocks from a kernel with its channels innermost, and points at equal distances."""
-    out_copies, in_copies, d_out, d_in, points = shape
-    options = {"D_OUT": d_out, "D_IN": d_in, "POINTS": points, "WIDTH": 1024}
+    out_copies, in_copies, *others = shape
     size = block.numel()
-    numbers = size, in_copies, out_copies * d_out, y.stride(-1)
-    _pack[(triton.cdiv(size, 1024),)](block, y, *numbers, **options, BACK=True)
+    numbers = size, in_copies, out_copies * others[0], y.stride(-1)
+    _pack.start((ceil_div(size, 1024),), (block, y), numbers, (*others, True, 1024))

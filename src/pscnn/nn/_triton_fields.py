@@ -7,12 +7,11 @@ irreps, and its kind. Each kind has its directions of trivial irreps, T rows of 
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from pscnn.nn._triton_kernels import on_device
+from pscnn.nn._launch import Kernel
 
 
 @triton.jit
@@ -23,12 +22,24 @@ def _field(table, W: tl.constexpr):
     return tl.load(row) + p, p < size, size, tl.load(row + 2), tl.load(row + 3), tl.load(row + 4)
 
 
+@triton.jit
+def _follow(running, value, momentum, there):
+    """A running average follows a value."""
+    old = tl.load(running, there, 0)
+    tl.store(running, old + momentum * (value - old), there)
+
+
+@Kernel
 @triton.jit(do_not_specialize=["rows", "channels", "parts", "portion", "fields", "trivial"])
 def _statistics(
-    found, out, table, directions, weight, bias, rows, channels, parts, portion, fields, trivial, eps,
-    T: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr,
+    found, out, table, directions, weight, bias, running_mean, running_var, batches,
+    rows, channels, parts, portion, fields, trivial, eps, momentum,
+    T: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr, FOLLOW: tl.constexpr,
 ):  # fmt: skip
-    """From the means and squared distances of portions of rows to all that ``FieldStatistics`` has."""
+    """From the means and squared distances of portions of rows to all that ``FieldStatistics`` has.
+
+    With FOLLOW the running statistics follow, too.
+    """
     c, inside, size, first, count, kind = _field(table, W)
     p, k, f = tl.arange(0, W), tl.arange(0, BLOCK), tl.program_id(0)
     mean = tl.zeros((W,), tl.float32)
@@ -53,9 +64,15 @@ def _statistics(
         removed += along * direction
         constant += tl.load(bias + first + t, t < count, 0) * direction
         tl.store(out + first + t, along, t < count)
+        if FOLLOW:
+            _follow(running_mean + first + t, along, momentum, t < count)
     excess = mean - removed
     variance = tl.sum(tl.where(inside, spread + excess * excess, 0), 0) / size
     inverse = 1 / tl.sqrt(variance + eps)
+    if FOLLOW:
+        _follow(running_var + f, variance * (rows / (rows - 1.0)), momentum, f < fields)
+        if f == 0:
+            tl.store(batches, tl.load(batches) + 1)
     scale = tl.load(weight + f) * inverse
     to = out + trivial
     tl.store(to + f, variance)
@@ -67,6 +84,7 @@ def _statistics(
     tl.store(to + 3 * channels, constant - removed * scale, inside)
 
 
+@Kernel
 @triton.jit(do_not_specialize=["channels", "parts", "fields", "trivial"])
 def _slopes(
     sums, found, out, table, directions, count, channels, parts, fields, trivial,
@@ -101,29 +119,41 @@ def _slopes(
     tl.store(out + 2 * channels + f, d_scale * size)
 
 
-def _shape(directions: Tensor) -> dict[str, int]:
+def _shape(directions: Tensor) -> tuple[int, int, int]:
     _, trivial, width = directions.shape
-    return {"T": trivial, "W": width, "BLOCK": max(16, 8192 // width), "num_warps": 8}
+    return trivial, width, max(16, 8192 // width)
 
 
-@on_device
-def field_statistics(found, portion, rows, weight, bias, table, directions, eps) -> Tensor:
-    """All of ``FieldStatistics``, one after the other, from the moments of portions (2, parts, C)."""
+def field_statistics(found, portion, rows, weight, bias, table, directions, eps, running=None) -> Tensor:
+    """All of ``FieldStatistics``, one after the other, from the moments of portions (2, parts, C).
+
+    Args:
+        found: The moments.
+        portion: Rows of a portion.
+        rows: Of all.
+        weight: As the following ones, of the normalisation.
+        bias: Its bias.
+        table: Its fields.
+        directions: Their trivial irreps.
+        eps: Added to variances.
+        running: Mean, variance, number of batches and momentum, if these are to follow.
+    """
     _, parts, channels = found.shape
     fields, trivial = len(table), len(bias)
     out = found.new_empty(trivial + 2 * fields + 4 * channels)
-    numbers = rows, channels, parts, portion, fields, trivial, eps
-    _statistics[(fields,)](found, out, table, directions, weight, bias, *numbers, **_shape(directions))
+    *followers, momentum = (weight, weight, weight, 0.0) if running is None else running
+    tensors = found, out, table, directions, weight, bias, *followers
+    numbers = rows, channels, parts, portion, fields, trivial, float(eps), float(momentum)
+    _statistics.start((fields,), tensors, numbers, (*_shape(directions), running is not None), num_warps=8)
     return out
 
 
-@on_device
 def field_gradients(sums, found, count, table, directions) -> Tensor:
     """Slope, offset, and the gradients of weight and bias, one after the other, from sums of portions (2, parts, C)."""
     _, parts, channels = sums.shape
     fields = len(table)
     trivial = len(found) - 2 * fields - 4 * channels
-    out = torch.empty(2 * channels + fields + trivial, device=sums.device)
+    out = sums.new_empty(2 * channels + fields + trivial)
     numbers = float(count), channels, parts, fields, trivial
-    _slopes[(fields,)](sums, found, out, table, directions, *numbers, **_shape(directions))
+    _slopes.start((fields,), (sums, found, out, table, directions), numbers, _shape(directions), num_warps=8)
     return out

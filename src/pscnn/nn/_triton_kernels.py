@@ -11,12 +11,14 @@ Fourier transform is a small matrix product.
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from pscnn.nn._launch import Kernel, ceil_div, power_of_two
 from pscnn.nn._norm_act import FOURIER, NONE
 
 TILE = 32
@@ -27,6 +29,7 @@ PROGRAMS = 4096
 # Code is not compiled anew for numbers that depend on the size of a batch.
 
 
+@Kernel
 @triton.jit(do_not_specialize=["rows", "channels", "steps", "parts"])
 def _moments(x, found, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """Per portion of the rows and channel: the mean, and the sum of the squared distances from it.
@@ -57,7 +60,7 @@ def _moments(x, found, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, 
 
 @triton.jit
 def _begin(
-    scale, shift, channels, steps,
+    scale, channels, steps,
     P: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Row within the tile, field, and channel within the field; which exist; their scale and shift; the first row."""
@@ -65,7 +68,7 @@ def _begin(
     field, p = tl.program_id(1) * FIELDS + n % FIELDS, tl.arange(0, W)[None, :]
     inside = (field * P + p < channels) & (p < P)
     a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(shift + field * P + p, inside, 0)
+    b = tl.load(scale + channels + field * P + p, inside, 0)
     return n // FIELDS, field, p, inside, a, b, tl.program_id(0).to(tl.int64) * ROWS * steps
 
 
@@ -142,13 +145,14 @@ def _fill_surplus(y, first, rows, channels, y_row, ROWS: tl.constexpr, SURPLUS: 
             tl.store(y + first * y_row + (row * y_row + channels + k), zeros, (row < rows - first) & (k < SURPLUS))
 
 
-@triton.jit(do_not_specialize=["rows", "channels", "out_channels", "steps"])
+@Kernel
+@triton.jit(do_not_specialize=["rows", "channels", "out_channels", "steps", "start"])
 def _forward(
-    x, y, one, two, scale, shift, rows, channels, out_channels, x_row, y_row, steps,
+    x, y, one, two, vectors, rows, channels, out_channels, x_row, y_row, steps, start,
     KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
     FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
 ):  # fmt: skip
-    row, field, p, inside, a, b, first = _begin(scale, shift, channels, steps, P, W, FIELDS, ROWS)
+    row, field, p, inside, a, b, first = _begin(vectors + start, channels, steps, P, W, FIELDS, ROWS)
     for _ in range(steps):
         mask = (row < rows - first) & inside
         v = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32) * a + b
@@ -159,15 +163,19 @@ def _forward(
         first += ROWS
 
 
-@triton.jit(do_not_specialize=["rows", "channels", "steps", "parts"])
+@Kernel
+@triton.jit(do_not_specialize=["rows", "channels", "steps", "start", "parts"])
 def _sums(
-    x, g, sums, one, two, scale, shift, mean, rows, channels, x_row, g_row, steps, parts,
+    x, g, sums, one, two, vectors, rows, channels, x_row, g_row, steps, start, parts,
     KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
     FIELDS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Per portion of the rows and channel: the sums of the gradient, and of the gradient times x − mean."""
-    row, field, p, inside, a, b, first = _begin(scale, shift, channels, steps, P, W, FIELDS, ROWS)
-    centre = tl.load(mean + field * P + p, inside, 0)
+    """Per portion of the rows and channel: the sums of the gradient, and of the gradient times x − mean.
+
+    The mean stands two vectors before the scale.
+    """
+    row, field, p, inside, a, b, first = _begin(vectors + start, channels, steps, P, W, FIELDS, ROWS)
+    centre = tl.load(vectors + start - 2 * channels + field * P + p, inside, 0)
     total = tl.zeros((ROWS * FIELDS, W), tl.float32)
     product = tl.zeros((ROWS * FIELDS, W), tl.float32)
     for _ in range(steps):
@@ -186,16 +194,17 @@ def _sums(
     tl.store(to + parts * channels, tl.sum(tl.reshape(product, (ROWS, FIELDS, W)), 0), inside)
 
 
-@triton.jit(do_not_specialize=["rows", "channels", "steps"])
+@Kernel
+@triton.jit(do_not_specialize=["rows", "channels", "steps", "start"])
 def _backward(
-    x, g, dx, one, two, scale, shift, slope, offset, rows, channels, x_row, g_row, dx_row, steps,
+    x, g, dx, one, two, vectors, slopes, rows, channels, x_row, g_row, dx_row, steps, start,
     KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
     FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
 ):  # fmt: skip
     """Dx = gradient · scale + x · slope + offset."""
-    row, field, p, inside, a, b, first = _begin(scale, shift, channels, steps, P, W, FIELDS, ROWS)
-    s = tl.load(slope + field * P + p, inside, 0)
-    t = tl.load(offset + field * P + p, inside, 0)
+    row, field, p, inside, a, b, first = _begin(vectors + start, channels, steps, P, W, FIELDS, ROWS)
+    s = tl.load(slopes + field * P + p, inside, 0)
+    t = tl.load(slopes + channels + field * P + p, inside, 0)
     for _ in range(steps):
         mask = (row < rows - first) & inside
         own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
@@ -204,17 +213,6 @@ def _backward(
         tl.store(dx + first * dx_row + (row * dx_row + field * P + p), d.to(dx.dtype.element_ty), mask)
         _fill_surplus(dx, first, rows, channels, dx_row, ROWS, SURPLUS)
         first += ROWS
-
-
-def on_device(function):
-    """Kernels are started on the device of the first tensor, which need not be the current one."""
-
-    @functools.wraps(function)
-    def run(x, *others):
-        with torch.cuda.device_of(x):
-            return function(x, *others)
-
-    return run
 
 
 class Plan:
@@ -234,17 +232,16 @@ class Plan:
 
     def __init__(self, rows, channels, dtype, table, kind, gates, size, programs) -> None:
         self.rows, self.channels = rows, channels
-        copies = triton.cdiv(channels, size)
+        copies = ceil_div(channels, size)
         fields = 4 if copies % 4 == 0 else 2 if copies % 2 == 0 else 1
         height = (2 * TILE if kind == FOURIER else TILE) // fields
-        self.steps = triton.cdiv(rows, height * programs)
-        self.parts = triton.cdiv(rows, height * self.steps)
-        self.grid = self.parts, triton.cdiv(copies, fields)
+        self.steps = ceil_div(rows, height * programs)
+        self.parts = ceil_div(rows, height * self.steps)
+        self.grid = self.parts, ceil_div(copies, fields)
         self.out_channels = channels - gates * copies
         samples, width = (1, 32) if kind == NONE else table
         precision = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(dtype, tl.float32)
-        self.shape = {"KIND": kind, "TYPE": precision, "G": gates, "P": size, "W": width, "S": samples}
-        self.shape |= {"FIELDS": fields, "ROWS": height}
+        self.shape = kind, precision, gates, size, width, samples, fields, height
 
 
 _plan = functools.lru_cache(maxsize=4096)(Plan)
@@ -255,48 +252,52 @@ def plan_of(x: Tensor, two: Tensor, kind: int, gates: int, size: int, programs: 
     return _plan(x.numel() // x.shape[1], x.shape[1], x.dtype, tuple(two.shape), kind, gates, size, programs)
 
 
-@on_device
 def moments(x: Tensor) -> tuple[Tensor, int]:
     """Of portions of the rows: the mean of every channel, and the sum of squared distances from it, (2, parts, C).
 
     And how many rows a portion has; the last one may have fewer.
     """
     rows, channels = x.numel() // x.shape[1], x.shape[1]
-    steps = triton.cdiv(rows, 32 * (PROGRAMS // 4))
-    parts = triton.cdiv(rows, 32 * steps)
+    steps = ceil_div(rows, 32 * (PROGRAMS // 4))
+    parts = ceil_div(rows, 32 * steps)
     found = torch.empty(2, parts, channels, device=x.device)
-    grid = parts, triton.cdiv(channels, 64)
-    _moments[grid](x, found, rows, channels, x.stride(-1), steps, parts, ROWS=32, WIDTH=64)
+    grid = parts, ceil_div(channels, 64)
+    _moments.start(grid, (x, found), (rows, channels, x.stride(-1), steps, parts), (32, 64))
     return found, 32 * steps
 
 
-@on_device
+# Scale and shift are the last of ``vectors``.
+
+
 def forward(x, y, one, two, vectors, kind, gates, size) -> None:
-    """Fill y, given scale and shift."""
+    """Fill y."""
     plan = plan_of(x, two, kind, gates, size, PROGRAMS)
-    numbers = plan.rows, plan.channels, plan.out_channels, x.stride(-1), y.stride(-1), plan.steps
-    _forward[plan.grid](x, y, one, two, *vectors, *numbers, **plan.shape, SURPLUS=y.shape[1] - plan.out_channels)
+    start = vectors.numel() - 2 * plan.channels
+    numbers = plan.rows, plan.channels, plan.out_channels, x.stride(-1), y.stride(-1), plan.steps, start
+    constants = *plan.shape, y.shape[1] - plan.out_channels
+    _forward.start(plan.grid, (x, y, one, two, vectors), numbers, constants)
 
 
-@on_device
 def sums(x, g, one, two, vectors, kind, gates, size) -> Tensor:
-    """The two sums of every channel over portions of the rows, (2, parts, C), given scale, shift and mean."""
+    """The two sums of every channel over portions of the rows, (2, parts, C)."""
     plan = plan_of(x, two, kind, gates, size, PROGRAMS // 4)
-    out = vectors[0].new_empty(2, plan.parts, x.shape[1])
-    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), plan.steps, plan.parts
-    _sums[plan.grid](x, g, out, one, two, *vectors, *numbers, **plan.shape)
+    out = vectors.new_empty(2, plan.parts, plan.channels)
+    start = vectors.numel() - 2 * plan.channels
+    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), plan.steps, start, plan.parts
+    _sums.start(plan.grid, (x, g, out, one, two, vectors), numbers, plan.shape)
     return out
 
 
-@on_device
-def backward(x, g, dx, one, two, vectors, kind, gates, size) -> None:
-    """Fill dx, given scale, shift, slope and offset."""
+def backward(x, g, dx, one, two, vectors, slopes, kind, gates, size) -> None:
+    """Fill dx; slope and offset are the first of ``slopes``."""
     plan = plan_of(x, two, kind, gates, size, PROGRAMS)
-    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps
-    surplus = dx.shape[1] - plan.channels
-    _backward[plan.grid](x, g, dx, one, two, *vectors, *numbers, **plan.shape, SURPLUS=surplus)
+    start = vectors.numel() - 2 * plan.channels
+    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps, start
+    constants = *plan.shape, dx.shape[1] - plan.channels
+    _backward.start(plan.grid, (x, g, dx, one, two, vectors, slopes), numbers, constants)
 
 
+@Kernel
 @triton.jit(do_not_specialize=["n", "m", "padding"])
 def _blur(
     x, y, along, n, m, inner, padding,
@@ -320,6 +321,7 @@ def _blur(
     tl.store(y + outer * m * inner + (j * inner + i), total.to(y.dtype.element_ty), (j < m) & (i < inner))
 
 
+@Kernel
 @triton.jit(do_not_specialize=["rows", "height", "width", "out_height", "out_width"])
 def _patches(
     x, y, rows, height, width, out_height, out_width, stride, padding,
@@ -337,23 +339,20 @@ def _patches(
     tl.store(to, tl.load(x + place, there, 0), (row < rows) & (k < COLUMNS))
 
 
-@on_device
 def patches(x, y, shape, size, stride, padding) -> None:
     """Fill y, (B·H'·W', columns), with the patches of images side by side in memory."""
     rows, columns = y.shape
-    width = triton.next_power_of_2(columns)
+    width = power_of_two(columns)
     per_program = max(1, 4096 // width)
     numbers = rows, *x.shape[2:], *shape, stride, padding
-    options = {"CHANNELS": x.shape[1], "K": size, "COLUMNS": columns, "WIDTH": width}
-    _patches[(triton.cdiv(rows, per_program),)](x, y, *numbers, **options, ROWS=per_program)
+    constants = x.shape[1], size, columns, width, per_program
+    _patches.start((ceil_div(rows, per_program),), (x, y), numbers, constants)
 
 
-@on_device
 def blur(x, y, along, axis, stride, padding, back) -> None:
     """Blur a map (B, …, C), its channels innermost and rows side by side, along one axis into another."""
-    inner = x[(0,) * (axis + 1)].numel()
-    outer, n, m = x[(slice(None),) * axis + (0,)].numel() // inner, x.shape[axis], y.shape[axis]
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    n, m = x.shape[axis], y.shape[axis]
     rows, width = 16, 64  # the same for all maps, so that few kernels are compiled
-    grid = outer, triton.cdiv(m, rows), triton.cdiv(inner, width)
-    options = {"K": len(along), "STRIDE": stride, "BACK": back, "ROWS": rows, "WIDTH": width}
-    _blur[grid](x, y, along, n, m, inner, padding, **options)
+    grid = outer, ceil_div(m, rows), ceil_div(inner, width)
+    _blur.start(grid, (x, y, along), (n, m, inner, padding), (len(along), stride, back, rows, width))
