@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("triton")
 
 from triton.compiler import CompiledKernel
 
+from pscnn import nn
 from pscnn.nn import _launch
 
 
@@ -112,3 +114,25 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("n", "size", "portions", "power"), [(1, 4, 1, 1), (8, 4, 2, 8), (9, 4, 3, 16)])
 def test_numbers(n: int, size: int, portions: int, power: int) -> None:
     assert (_launch.ceil_div(n, size), _launch.power_of_two(n)) == (portions, power)
+
+
+def test_compiled_ahead_each_kind_once_and_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Compiler(Function):
+        def warmup(self, *arguments: Any, grid: tuple[int, ...], num_warps: int) -> None:
+            self.log.append(("compiled", arguments[1:]))
+            if arguments[1] == 1:
+                raise RuntimeError("too hard")  # it will be said when it is to run
+
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    function = Compiler()
+    kernel = _launch.Kernel(function)
+    with nn.compile_ahead():
+        for number in (3, 7, 1, 16, 64):  # what is compiled for 3 will do for 7, for 16 also for 64
+            kernel.start((2,), (aligned(),), (number,), (True,))
+        kernel.start((2,), (aligned(1),), (3,), (True,))
+        kernel.start((9,), (aligned(),), (3,), (False,))
+    assert sorted(function.log) == sorted(
+        ("compiled", values) for values in ((3, True), (1, True), (16, True), (3, True), (3, False))
+    )
+    kernel.start((2,), (aligned(),), (3,), (True,))
+    assert function.log[-1][0] == "asked"

@@ -1,5 +1,6 @@
 """Layers: tensors in, tensors out; the types live on the modules, which fit into ``torch.nn.Sequential``."""
 
+from pscnn.nn._ahead import compile_ahead
 from pscnn.nn._bases import TileBasis
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._centred import Centred
@@ -58,6 +59,7 @@ __all__ = [
     "TileBasis",
     "Upsample",
     "affine",
+    "compile_ahead",
     "convert",
     "convolve",
     "equivariant_part",

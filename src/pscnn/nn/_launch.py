@@ -7,11 +7,14 @@ our kernels run.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 import triton
 from triton.compiler import CompiledKernel
+
+from pscnn.nn._ahead import jobs
 
 REMEMBERED = 4096
 """Starts of one kernel that are remembered; with more, all are forgotten."""
@@ -46,6 +49,11 @@ class Kernel:
                 self.start(grid, tensors, numbers, constants, num_warps)
             return
         kinds = [t.dtype if t.data_ptr() & 15 else (t.dtype,) for t in tensors]
+        if jobs:
+            alike = [(number == 1, number % 16 == 0) if isinstance(number, int) else type(number) for number in numbers]
+            compile_it = partial(self._compile, device, grid, (*tensors, *numbers, *constants), num_warps)
+            jobs[0].add((self, device, *alike, constants, num_warps, *kinds), compile_it)
+            return
         key = device, grid, numbers, constants, num_warps, *kinds
         run = self.known.get(key)
         if run is not None:
@@ -61,6 +69,10 @@ class Kernel:
             if len(self.known) >= REMEMBERED:
                 self.known.clear()
             self.known[key] = compiled[(*grid, 1, 1)[:3]]
+
+    def _compile(self, device, grid, arguments, num_warps) -> None:
+        with torch.cuda.device(device):  # a thread's own; -1 for none
+            self.function.warmup(*arguments, grid=grid, num_warps=num_warps)
 
 
 def ceil_div(n: int, size: int) -> int:

@@ -142,6 +142,8 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
         if progress:
             stack.enter_context(shown)
         board = stack.enter_context(_board(folder)) if place.rank == 0 else None
+        if len(fit.history) < until:
+            fit.compile_kernels(data)
         for epoch in range(len(fit.history), until):
             started = time.monotonic()
             learner.train()

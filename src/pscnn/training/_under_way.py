@@ -1,6 +1,7 @@
 """A run under way: its steps, the average of its weights, its checkpoints."""
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pscnn import nn
 from pscnn.training import _run as files
 from pscnn.training._graph import GraphedStep, prepare
-from pscnn.training._learner import Learner
+from pscnn.training._learner import Data, Learner
 from pscnn.training._place import Place
 from pscnn.training._run import LAST, RunError
 from pscnn.training._task import Metric
@@ -36,6 +38,19 @@ class UnderWay:
             raise RunError(f"{folder} has metrics but no {LAST}: it cannot be continued. Start a new run")
 
     # -- steps ----------------------------------------------------------------------------------------------------
+
+    def compile_kernels(self, data: Data) -> None:
+        """Have all kernels of a GPU compiled, or loaded, at once: by a copy that goes through a step and a test."""
+        if self.place.device.type != "cuda" or self.settings.compile:
+            return
+        x, y = next(data.batches("train", self.place))
+        learner = copy.deepcopy(self.learner)
+        with nn.compile_ahead(), files.kept_random_state():
+            with self.place.autocast(self.settings.precision):
+                loss = learner.train().objective(x, y)["loss"]
+            loss.backward()
+            with torch.no_grad(), self.place.autocast(self.settings.precision):
+                learner.eval().measure(x, y, "validation")
 
     def make_step(self) -> Step:
         """What does one step, and gives the loss and its terms before it.
