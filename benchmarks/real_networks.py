@@ -117,14 +117,16 @@ def main() -> None:
     parser.add_argument("modes", nargs="*", choices=["eager", "recorded", "compiled"], default=["eager", "recorded"])
     parser.add_argument("--depth", type=int, default=18, choices=[18, 34, 50])
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--networks", nargs="*", choices=[*NETWORKS][1:], default=[*NETWORKS][1:], help="beside plain")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--profile", action="store_true", help="print what one step starts, and how long it takes")
     arguments = parser.parse_args()
-    found: dict[str, Any] = {"machine": machine("cuda"), "depth": arguments.depth, "batch": BATCH, "size": SIZE}
+    found: dict[str, Any] = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
+    found |= {"machine": machine("cuda"), "depth": arguments.depth, "batch": BATCH, "size": SIZE}
     with training.precision("bf16"):
         for mode in arguments.modes:
             options = mode, arguments.depth, arguments.count, arguments.profile
-            rows = {name: measure(name, *options) for name in NETWORKS}
+            rows = {name: measure(name, *options) for name in ("plain", *arguments.networks)}
             for row in rows.values():
                 for key in ("step ms", "memory MiB"):
                     row[key.split()[0] + " ratio"] = round(row[key] / rows["plain"][key], 2)
