@@ -60,7 +60,7 @@ class BatchNorm(Layer):
         """Normalise; in training the gradient can be taken once, not twice."""
         self.check(x)
         if fused(x) and self.one_pass(x):
-            # No tables: any tensors, but other ones than are given besides, since the compiler knows no other functions.
+            # There are no tables. The compiler wants every tensor only once.
             return self.then(x, Following(self.average, self.trivial, NONE, 0, 32))
         with torch.autocast(x.device.type, enabled=False):
             if not self.training:
