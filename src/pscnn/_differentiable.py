@@ -21,7 +21,12 @@ def differentiable(function: type[torch.autograd.Function]) -> Callable[..., Any
         ctx.set_materialize_grads(False)  # not zeros, but None for outputs without a gradient
         return output
 
-    members = {"forward": staticmethod(forward), "backward": staticmethod(function.backward)}
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if all(gradient is None for gradient in gradients):
+            return (None,) * len(ctx.needs_input_grad)
+        return function.backward(ctx, *gradients)
+
+    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     direct: Any = type(function.__name__, (torch.autograd.Function,), members)  # the name is what profilers show
 
     def apply(*inputs: Any) -> Any:
