@@ -298,7 +298,7 @@ def test_arrays(
 def test_examples(array: np.ndarray, change: Callable[[bytes], bytes], name: str) -> None:
     buffer = io.BytesIO()
     np.save(buffer, array)
-    about = own.About(2, 28, 3, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 3, ("a", "b"), "classes", 0.0, 1.0)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / name
         for content in (buffer.getvalue(), change(buffer.getvalue())):

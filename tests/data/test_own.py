@@ -87,7 +87,7 @@ def test_sizes_depths_and_colours_are_brought_to_one_shape(tmp_path: Path) -> No
 
 def test_transparency_is_laid_on_white_and_rectangles_on_their_border(tmp_path: Path) -> None:
     clear = np.zeros((28, 28, 4), dtype=np.uint8)
-    about = own.About(2, 28, 3, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 3, ("a", "b"), "classes", 0.0, 1.0)
     torch.testing.assert_close(own.read_example(save(tmp_path / "c.png", clear), about), torch.ones(3, 28, 28))
     flat = np.full((28, 14), 51, dtype=np.uint8)
     found = own.read_example(save(tmp_path / "r.png", flat), about)
@@ -237,12 +237,12 @@ def test_files_that_were_not_prepared_say_so(tmp_path: Path) -> None:
 def test_examples_of_another_kind_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.zeros((9, 9, 9), dtype=np.uint8))
     with pytest.raises(DataError, match="expects an image, got an array of shape"):
-        own.read_example(tmp_path / "v.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+        own.read_example(tmp_path / "v.npy", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))
 
 
 def test_grey_arrays_with_a_channel_are_images(tmp_path: Path) -> None:
     image = np.random.default_rng(0).random((28, 28))
-    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0)
     np.save(tmp_path / "a.npy", image)
     np.save(tmp_path / "b.npy", image[..., None])
     one, two = (own.read_example(tmp_path / name, about) for name in ("a.npy", "b.npy"))
@@ -268,7 +268,7 @@ def test_arrays_with_two_readings_are_refused(shape: tuple[int, ...], message: s
         prepare(tmp_path / "a.npz")
     np.save(tmp_path / "one.npy", np.zeros(shape[1:], np.uint8))
     with pytest.raises(DataError, match=r"thin volumes|one more for channels"):
-        own.read_example(tmp_path / "one.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+        own.read_example(tmp_path / "one.npy", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))
 
 
 def test_an_axis_of_channels_says_what_is_a_volume(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_images_beside_the_classes_are_counted(folder: Path) -> None:
 
 
 def test_values_of_another_kind_than_in_training_are_refused(tmp_path: Path) -> None:
-    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0)
     for array in (np.full((28, 28), 200.0), np.full((28, 28), 200), np.full((28, 28), -3.0)):
         np.save(tmp_path / "a.npy", array)
         with pytest.raises(DataError, match=r"has values from .* but the network was trained on 0 to 1"):
@@ -349,7 +349,7 @@ def test_whole_numbers_of_many_bits_are_numbers(tmp_path: Path) -> None:
 
 
 def test_grey_transparency_is_laid_on_white_too(tmp_path: Path) -> None:
-    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0)
     clear = np.zeros((28, 28, 2), np.uint8)
     clear[:14, :, 1] = 255  # black above, nothing below
     wanted = torch.ones(1, 28, 28)
@@ -362,7 +362,7 @@ def test_photographs_are_turned_as_the_camera_says(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 3  # upside down
     image.save(tmp_path / "turned.png", exif=exif)
-    found = own.read_example(tmp_path / "turned.png", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))[0]
+    found = own.read_example(tmp_path / "turned.png", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))[0]
     assert found[0].mean() > found[-1].mean()
 
 
@@ -413,21 +413,41 @@ def test_a_prepared_file_holds_what_it_says(change: dict[str, Any], tmp_path: Pa
         {"names": []},
         {"channels": -1},
         {"channels": 10**6},
-        {"size": 27},
-        {"dimension": 4},
+        {"channels": True},
+        {"shape": [28]},
+        {"shape": [28, 0]},
+        {"shape": [28, 28.0]},
+        {"shape": 28},
+        {"shape": [10**6, 10**6]},
+        {"frame": [28]},
+        {"spacing": -1.0},
+        {"spacing": "x"},
+        {"kind": "words"},
         {"low": "x"},
         {"low": 2.0},
         {"high": float("inf")},
-        {"regression": 1},
-        {"regression": True},
+        {"kind": "numbers"},
+        {"kind": "vectors", "names": ["x", "y", "z"], "means": [0, 0, 0], "deviations": [1, 1, 1]},
+        {"kind": None},
         {"notes": [1]},
     ],
 )
 def test_descriptions_of_data_are_checked(change: dict[str, Any]) -> None:
-    values = json.loads(own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0, counts=(2, 1, 1)).to_json())
+    values = json.loads(own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0, counts=(2, 1, 1)).to_json())
     own.About.from_json(json.dumps(values))
     with pytest.raises(ValueError, match="not a description of prepared data"):
         own.About.from_json(json.dumps({**values, **change}))
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_descriptions_of_earlier_versions_are_understood(regression: bool) -> None:
+    old = {"dimension": 3, "size": 16, "channels": 1, "names": ["a", "b"], "regression": regression, "low": 0.0}
+    old |= {"high": 1.0, "means": [0.0] * 2 * regression, "deviations": [1.0] * 2 * regression, "counts": [2, 1, 1]}
+    about = own.About.from_json(json.dumps({**old, "notes": [], "source": "here"}))
+    assert (about.shape, about.kind, about.frame) == ((16, 16, 16), "numbers" if regression else "classes", ())
+    for change in ({"dimension": 4}, {"dimension": [2]}, {"size": "x"}, {"regression": 1}):
+        with pytest.raises(ValueError, match="not a description of prepared data"):
+            own.About.from_json(json.dumps({**old, **change}))
 
 
 def test_a_fourth_channel_is_opacity(tmp_path: Path) -> None:
@@ -457,7 +477,7 @@ def test_a_broken_header_is_a_damaged_file(tmp_path: Path) -> None:
     for header in (b"{'descr': ((((((", b"{'descr': '<f8', 'shape': '''"):
         (tmp_path / "a.npy").write_bytes(content[:10] + header.ljust(118) + content[128:])
         with pytest.raises(DataError, match=r"a\.npy is damaged or not an array"):
-            own.read_example(tmp_path / "a.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+            own.read_example(tmp_path / "a.npy", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))
 
 
 def test_archives_that_are_packed_in_another_way_are_refused(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_epochs_fill_the_budget_and_too_small_ones_are_refused() -> None:
 
 
 def test_receptive_fields_are_those_of_kernels_and_strides() -> None:
-    holds = own.About(2, 56, 1, ("a", "b"), False, 0.0, 1.0)
+    holds = own.About((56, 56), 1, ("a", "b"), "classes", 0.0, 1.0)
     model = models.build("ddmnist", "p-scnn", "SO(2)", size=56, width=0.1)
     found = list(_discover.receptive_fields(model, holds).values())
     # 7, then 5, 5 (pooling, to stride 2), 3 (to 4), 5 (to 8), 3 (to 16), ...; resizing adds a pixel or two

@@ -10,7 +10,9 @@ from pscnn.report import _discover as words_about
 
 
 def finding(method: str, rates: dict[str, float], *, kept: float, regression: bool = False) -> words_about.Discovery:
-    holds = own.About(2, 28, 1, ("a", "b"), regression, 0.0, 1.0, counts=(10, 300, 10), source="sky")
+    holds = own.About(
+        (28, 28), 1, ("a", "b"), "numbers" if regression else "classes", 0.0, 1.0, counts=(10, 300, 10), source="sky"
+    )
     found = scores(**rates)
     choice, gaps = _discover.choose(found)
     assert choice.method == method

@@ -67,7 +67,7 @@ def discover(
     train_count, validation_count, test_count = about.counts
     kind = "numbers" if about.regression else f"{len(about.names)} classes"
     say(
-        f"{'×'.join([str(about.size)] * about.dimension)}, {about.channels} channels, {kind}: {train_count} training, "
+        f"{'×'.join(map(str, about.shape))}, {about.channels} channels, {kind}: {train_count} training, "
         f"{validation_count} validation, {test_count} test examples",
     )
     shown = ", ".join(about.names[:20]) + (", …" if len(about.names) > 20 else "")

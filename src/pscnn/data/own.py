@@ -16,10 +16,9 @@ Images are PNG, JPEG, TIFF, BMP or ``.npy`` files of one channel or in colour; `
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from pscnn._types import AnyArray
 from pscnn.data._contact import contact_sheet
 from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
+from pscnn.data._own_about import About
 from pscnn.data._own_sources import SUFFIXES, Found, fit, number, read, read_file
 from pscnn.data._windows import Examples
 
@@ -48,79 +48,10 @@ __all__ = [
 
 SIDES = {2: (28, 56), 3: (16, 28)}
 """Side lengths to which images and volumes are brought, since there are networks for them."""
-MOST_CHANNELS = 4
 SHARE = 0.2
 """Of every class for validation, and as much for testing, where the data do not say it."""
 FEWEST = 5
 """Examples that every class needs."""
-
-
-@dataclass(frozen=True)
-class About:
-    """What a prepared file holds.
-
-    Attributes:
-        dimension: 2 or 3.
-        size: Side length.
-        channels: Of every pixel.
-        names: Of the classes, or of the targets of a regression.
-        regression: Whether targets are numbers.
-        low: The value that becomes −1, after numbers of 8 and 16 bits were divided by the largest of their kind.
-        high: The value that becomes 1.
-        means: Of the training targets of a regression.
-        deviations: Their standard deviations.
-        counts: Examples for training, validation and testing.
-        notes: What was done to the data, in sentences.
-        source: Where they came from.
-    """
-
-    dimension: int
-    size: int
-    channels: int
-    names: tuple[str, ...]
-    regression: bool
-    low: float
-    high: float
-    means: tuple[float, ...] = ()
-    deviations: tuple[float, ...] = ()
-    counts: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-    source: str = ""
-
-    def to_json(self) -> str:
-        """As text, from which ``from_json`` makes it again."""
-        return json.dumps(asdict(self))
-
-    def check(self) -> None:
-        """Raise a ``ValueError`` or ``TypeError`` unless everything is of its kind and goes together."""
-        wholes, texts = (
-            (self.dimension, self.size, self.channels, *self.counts),
-            (*self.names, *self.notes, self.source),
-        )
-        if {*map(type, wholes)} != {int} or {*map(type, texts)} != {str} or type(self.regression) is not bool:
-            raise TypeError("dimension, size, channels and counts must be whole numbers, names and notes must be text")
-        numbers = (self.low, self.high, *self.means, *self.deviations)
-        if not all(type(value) in (int, float) and math.isfinite(value) for value in numbers) or self.low >= self.high:
-            raise ValueError("low, high, means and deviations must be finite numbers, low below high")
-        if self.size not in SIDES.get(self.dimension, ()) or not 1 <= self.channels <= MOST_CHANNELS:
-            raise ValueError(
-                f"no network is for {self.channels} channels, size {self.size}, dimension {self.dimension}"
-            )
-        if len(self.names) < 2 - self.regression:
-            raise ValueError("there must be two classes, or one target, or more")
-        if self.regression and {len(self.means), len(self.deviations)} != {len(self.names)}:
-            raise ValueError("there must be as many means and deviations as targets")
-
-    @classmethod
-    def from_json(cls, text: str) -> About:
-        """The other way round; text that is something else is a ``ValueError``."""
-        try:
-            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
-            about = cls(**values)
-            about.check()
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"not a description of prepared data: {error}") from None
-        return about
 
 
 def prepare(
@@ -182,7 +113,7 @@ def prepare(
         raise DataError(f"{source}: all training examples have the same value everywhere")
     pixels = _scale(pixels, low, high)
     about = About(
-        dimension, size, channels, found.names, found.regression, low, high,
+        (size,) * dimension, channels, found.names, "numbers" if found.regression else "classes", low, high,
         counts=tuple(int((split == k).sum()) for k in range(3)), notes=tuple(notes), source=str(source),
     )  # fmt: skip
     if found.regression:
@@ -247,7 +178,7 @@ def _check_arrays(path: Path, arrays: dict[str, AnyArray], about: About) -> None
     """Raise unless the arrays of a prepared file are what its description says."""
     pixels, targets, split = (arrays[name] for name in ("pixels", "targets", "split"))
     count = len(split) if split.ndim else 0
-    right = pixels.dtype == np.float16 and pixels.shape == (count, about.channels, *[about.size] * about.dimension)
+    right = pixels.dtype == np.float16 and pixels.shape == (count, about.channels, *about.shape)
     if about.regression:
         right &= targets.dtype == np.float32 and targets.shape == (count, len(about.names))
     else:

@@ -142,7 +142,7 @@ def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> floa
     try:
         module = task_of(settings).learner().to(device)
         holds = settings.holds
-        x = torch.randn(settings.batch_size, holds.channels, *[holds.size] * holds.dimension, device=device)
+        x = torch.randn(settings.batch_size, holds.channels, *holds.shape, device=device)
         y = torch.zeros(len(x), len(holds.names), device=device)
         y = y if holds.regression else y[:, 0].long()
         times = []
@@ -201,7 +201,7 @@ def choose(scores: dict[str, list[Array]]) -> tuple[Choice, list[Difference]]:
 def receptive_fields(model: nn.Module, holds: own.About) -> dict[str, int]:
     """Per density, how many pixels of the input the centre of its first layer's output depends on, along one side."""
     model = model.eval()
-    x = torch.randn(1, holds.channels, *[holds.size] * holds.dimension, requires_grad=True)
+    x = torch.randn(1, holds.channels, *holds.shape, requires_grad=True)
     out = {}
     for name, likelihood in likelihoods(model).items():
         layer = next(m for m in model.modules() if isinstance(m, SteerableMap) and m.likelihood is likelihood)

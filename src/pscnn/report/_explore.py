@@ -92,7 +92,7 @@ def _seen(model: nn.Module, task: Task) -> dict[str, int]:
     if task.forecasts or task.stacked or len(set(sides)) != 1:
         return {}
     with torch.enable_grad():
-        return receptive_fields(model, About(len(sides), sides[0], channels, (), False, 0.0, 1.0))
+        return receptive_fields(model, About(tuple(sides), channels, (), "classes", 0.0, 1.0))
 
 
 def examples(task: Task, images: Tensor, targets: Tensor) -> list[dict[str, Any]]:

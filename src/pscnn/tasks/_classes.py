@@ -53,7 +53,7 @@ class ImageTask(Task):
         super().__init__(settings)
         self.variant, self.class_names, self.outputs = variant, names, len(names)
         self.input_shape = channels, *[settings.size] * settings.dimension
-        self.files = About(settings.dimension, settings.size, channels, names, False, *ends)
+        self.files = About(self.input_shape[1:], channels, names, "classes", *ends)
 
     def field_types(self) -> tuple[FieldType, None]:
         group = self.settings.parsed_group
