@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
-from pscnn.experiments._discover import (
+from pscnn.experiments._discover_old import (
     DISCOVER_METHODS,
     Choice,
     Difference,
