@@ -13,22 +13,9 @@ from torch import Tensor
 
 from pscnn._types import AnyArray
 from pscnn.data._known_shapes import draw
+from pscnn.data._known_truth import Kept
 
 NOISE, DARK, BRIGHT = 0.06, 0.1, 0.9
-
-
-class Kept(NamedTuple):
-    """A subgroup.
-
-    Attributes:
-        name: As ``pscnn.groups.parse`` knows it; C(1) is the identity alone.
-        angle: Of one of its mirror lines to the x axis, in degrees; None where it has none, all, or any one may be.
-        axis: In space, what it turns about, if it is not all of SO(3) or O(3).
-    """
-
-    name: str
-    angle: float | None = None
-    axis: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 Point = tuple[float, ...]
+Stroke = tuple[Point, Point, float]
 
 SOFTNESS = 0.35
 """Of a stroke's edge, in pixels: from one tenth to nine tenths within about one and a half."""
@@ -16,14 +18,14 @@ AT_ONCE = 2**20
 """Distances that are computed at once, so that they stay in the cache."""
 
 
-def _line(*points: Point, width: float = 0.0) -> list[tuple[Point, Point, float]]:
+def _line(*points: Point, width: float = 0.0) -> list[Stroke]:
     """Strokes from point to point; a single point is a ball. Their width is added to the pen's."""
     if len(points) == 1:
         points = (points[0], points[0])
-    return [(a, b, width) for a, b in zip(points[:-1], points[1:], strict=True)]
+    return [(a, b, width) for a, b in itertools.pairwise(points)]
 
 
-def _arc(centre: Point, radius: float, first: float, last: float, steps: int = 10) -> list[tuple[Point, Point, float]]:
+def _arc(centre: Point, radius: float, first: float, last: float, steps: int = 10) -> list[Stroke]:
     angles = [math.radians(first + (last - first) * k / steps) for k in range(steps + 1)]
     return _line(*((centre[0] + radius * math.cos(a), centre[1] + radius * math.sin(a)) for a in angles))
 
@@ -33,9 +35,9 @@ def _polar(*points: tuple[float, float]) -> list[Point]:
     return [(r * math.cos(math.radians(a)), r * math.sin(math.radians(a))) for r, a in points]
 
 
-def _turned(strokes: Sequence[tuple[Point, Point, float]], count: int) -> list[tuple[Point, Point, float]]:
+def _turned(strokes: Sequence[Stroke], count: int) -> list[Stroke]:
     """A pattern and its copies by multiples of 360°/count."""
-    out = []
+    out: list[Stroke] = []
     for k in range(count):
         c, s = math.cos(2 * math.pi * k / count), math.sin(2 * math.pi * k / count)
         out += [((c * a[0] - s * a[1], s * a[0] + c * a[1]), (c * b[0] - s * b[1], s * b[0] + c * b[1]), w)
@@ -43,21 +45,21 @@ def _turned(strokes: Sequence[tuple[Point, Point, float]], count: int) -> list[t
     return out
 
 
-def _grating(spacing: float) -> list[tuple[Point, Point, float]]:
+def _grating(spacing: float) -> list[Stroke]:
     count = int(0.7 / spacing + 0.5)
     heights = [(k + 0.5) * spacing for k in range(-count, count)]
     ends = [(math.sqrt(0.85**2 - y * y), y) for y in heights]
     return [stroke for x, y in ends for stroke in _line((-x, y), (x, y), width=-0.03)]
 
 
-def _helix() -> list[tuple[Point, Point, float]]:
+def _helix() -> list[Stroke]:
     angles = [2 * math.pi * 1.5 * (k / 24 - 0.5) for k in range(25)]
     return _line(*((0.11 * a, 0.5 * math.cos(a), 0.5 * math.sin(a)) for a in angles))
 
 
 _RING = [(0.0, 0.6 * math.cos(k * math.pi / 8), 0.6 * math.sin(k * math.pi / 8)) for k in range(17)]
 
-SHAPES: dict[str, list[tuple[Point, Point, float]]] = {
+SHAPES: dict[str, list[Stroke]] = {
     # What points somewhere points to the right, along x.
     "arrow": [*_line((-0.65, 0), (0.65, 0)), *_line((0.25, 0.4), (0.65, 0), (0.25, -0.4))],
     "comet": [*_line((-0.7, 0), (0.3, 0)), *_line((0.35, 0), width=0.2)],
