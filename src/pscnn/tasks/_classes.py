@@ -55,7 +55,7 @@ class ImageTask(Task):
         self.input_shape = channels, *[settings.size] * settings.dimension
         self.files = About(self.input_shape[1:], channels, names, "classes", *ends)
 
-    def field_types(self) -> tuple[FieldType, None]:
+    def field_types(self) -> tuple[FieldType, FieldType | None]:
         group = self.settings.parsed_group
         return FieldType(group, self.input_shape[0] * [group.trivial]), None
 

@@ -1,21 +1,36 @@
 """The user's own data, as ``pscnn.data.own`` prepares them: images or volumes, with classes or numbers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from pscnn import models
 from pscnn.data import DataError, own
-from pscnn.models import METHODS, VOLUME_METHODS
+from pscnn.models import DIGIT_SIZES, METHODS, STEERABLE, VOLUME_METHODS, VOLUME_SIZES
+from pscnn.nn import FieldType
 from pscnn.tasks._classes import ImageSettings, ImageTask, VolumeTask
-from pscnn.training import ConfigError, Metric, setting
+from pscnn.training import ConfigError, Target, setting, target_of
 
 if TYPE_CHECKING:
     from pscnn.training import Learner
+
+SCORES = {
+    "labels": {"test_accuracy": "labels that are right", "test_auc": "AUC"},
+    "numbers": {"test_rmse": "RMSE, in deviations"},
+    "vectors": {"test_rmse": "RMSE, in deviations"},
+    "masks": {"test_iou": "intersection over union"},
+}
+SMALLEST = 8
+"""Pixels along the shortest side of what networks take."""
+WIDTH = 32
+"""Channels of the first stage of a network for any shape, at width 1."""
+PIXELS_AT_ONCE = 2**22
+"""When nothing is learnt."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +42,7 @@ class OwnSettings(ImageSettings):
 
     method: str = setting("p-scnn", choices=tuple(dict.fromkeys((*METHODS, *VOLUME_METHODS))))
     group: str = setting(None, "The group H; by default O(2) for images, O(3) for volumes.")
-    size: int = setting(None, "Side length; by default that of the data.")
+    size: int = setting(None, "The longest side; by default that of the data.")
     width: float = setting(None, "Width of the network; by default 0.25 for images, 1 for volumes.")
     batch_size: int = setting(None, "Batch size; by default 64 images or 32 volumes.")
     lr: float = setting(None, "Learning rate of Adam, at its highest; by default 0.003, with the modern recipe 0.002.")
@@ -61,7 +76,7 @@ class OwnSettings(ImageSettings):
         for name, value in {**usual, "size": self.holds.size}.items():
             if getattr(self, name) is None:
                 self.assign(name, value)
-        if self.holds.regression and self.label_smoothing is None:
+        if self.holds.kind != "classes" and self.label_smoothing is None:
             self.assign("label_smoothing", 0.0)
         super().fill()
 
@@ -70,46 +85,85 @@ class OwnSettings(ImageSettings):
         super().check()
         if self.size != self.holds.size:
             raise ConfigError(
-                f"{self.data} has side length {self.holds.size}, not {self.size}: prepare it again with pscnn discover"
+                f"{self.data} has a longest side of {self.holds.size}, not {self.size}: pscnn discover prepares data"
             )
         methods = METHODS if self.dimension == 2 else VOLUME_METHODS
         if self.method not in methods:
             raise ConfigError(f"method must be one of {', '.join(methods)} for these data, got {self.method!r}")
         for name in ("balanced", "label_smoothing"):
-            if getattr(self, name) and self.holds.regression:
-                raise ConfigError(f"{name} applies to classes, but these data are for regression")
+            if getattr(self, name) and self.holds.kind != "classes":
+                what = "regression" if self.holds.kind == "numbers" else self.holds.kind
+                raise ConfigError(f"{name} applies to classes, but these data are for {what}")
 
 
 class Own(ImageTask):
-    """Your own data: classification or regression of images or volumes."""
+    """Your own data: classes, labels, numbers, vectors or masks of images or volumes."""
 
     settings_type = OwnSettings
     named = ("data", "about")
     settings: OwnSettings
+    target: Target
 
     def __init__(self, settings: OwnSettings) -> None:
         holds = settings.holds
         super().__init__(settings, Path(holds.source).stem, holds.names, channels=holds.channels)
-        self.files = holds
-        if settings.dimension == 3:
+        self.files, self.target = holds, target_of(holds)
+        self.input_shape = holds.channels, *holds.shape
+        self.metric = self.target.metric
+        self.evaluation_batch = max(1, min(self.evaluation_batch, PIXELS_AT_ONCE // math.prod(holds.shape)))
+        if holds.kind != "classes":
+            self.class_names, self.scores = None, SCORES[holds.kind]
+        elif settings.dimension == 3:
             self.scores = VolumeTask.scores
-        if holds.regression:
-            self.class_names, self.metric = None, Metric("mse", more_is_better=False)
-            self.scores = {"test_rmse": "RMSE, in deviations"}
 
     def learner(self) -> "Learner":
-        if not self.settings.holds.regression:
+        if self.settings.holds.kind == "classes":
             return super().learner()
-        from pscnn.training import Regression
+        from pscnn.training import Supervised
 
-        return Regression(self, self.settings.holds.deviations)
+        return Supervised(self, self.target)
+
+    def field_types(self) -> tuple[FieldType, FieldType | None]:
+        source, _ = super().field_types()
+        group, output = self.settings.parsed_group, self.target.output
+        if output == "scalars":
+            return source, None
+        return source, FieldType(group, [group.vector] if output == "vector" else self.outputs * [group.trivial])
 
     def build(self) -> nn.Module:
-        network = super().build()
-        if not self.settings.holds.regression:
-            return network
         holds = self.settings.holds
+        known = DIGIT_SIZES if holds.dimension == 2 else VOLUME_SIZES
+        cube = set(holds.shape) <= {holds.size} and holds.size in known
+        network = super().build() if cube and self.target.output == "scalars" else self._ready_network()
+        if not holds.regression:
+            return network
         return nn.Sequential(*network.children(), models.Rescale(holds.means, holds.deviations))
+
+    def _ready_network(self) -> nn.Sequential:
+        """For any shape: a residual network; of masks a U-Net; of vectors the mean over a U-Net's field of vectors."""
+        settings, holds = self.settings, self.settings.holds
+        if settings.method not in ("cnn", *STEERABLE):
+            raise ConfigError(
+                f"method {settings.method!r} has no network for {self.target.output} of shape "
+                f"{'×'.join(map(str, holds.shape))}: use one of cnn, {', '.join(STEERABLE)}"
+            )
+        if min(holds.shape) < SMALLEST:
+            raise ConfigError(f"no network is for a side of {min(holds.shape)} pixels: give {SMALLEST} or more")
+        options: dict[str, Any] = {"dimension": holds.dimension, "channels": holds.channels}
+        options |= {"outputs": self.outputs, "width": max(4, round(WIDTH * settings.width))}
+        if settings.method in STEERABLE:
+            options |= {"bandlimit": settings.bandlimit, **settings.density_options}
+        if self.target.output == "scalars":
+            small = holds.size < 64
+            return nn.Sequential(models.resnet(18, settings.method, settings.parsed_group, small=small, **options))
+        if settings.method in STEERABLE and self.target.output == "vector":
+            options["out_type"] = self.field_types()[1]
+        network = models.unet(settings.method, settings.parsed_group, levels=3, **options)
+        return nn.Sequential(network) if self.target.output == "dense" else nn.Sequential(network, MeanOverSpace())
+
+    def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        x, y = super().batch(name, split, rows, seed)
+        return x, y.long() if self.settings.holds.kind == "masks" else y  # masks are kept in fewer bits
 
     def load(self, folder: str | Path | None) -> Mapping[str, Any]:
         path = own.find(self.settings.data, self.folder)
@@ -117,3 +171,11 @@ class Own(ImageTask):
         if own.read_about(path) != self.settings.holds:
             raise DataError(f"{path} holds other data than those that this run is about")
         return splits
+
+
+class MeanOverSpace(nn.Module):
+    """(B, C, …) → (B, C): the mean over all pixels, which turns as the pixels' vectors do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The mean."""
+        return x.flatten(2).mean(2)

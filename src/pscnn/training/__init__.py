@@ -9,7 +9,7 @@ from pscnn.training._export import answers, export_run
 from pscnn.training._fit import evaluate, train
 from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu, usual_workers
 from pscnn.training._graph import GraphedStep, prepare
-from pscnn.training._learner import Classification, Data, Learner, Regression
+from pscnn.training._learner import Classification, Data, Learner, Supervised
 from pscnn.training._place import choose_device, wake
 from pscnn.training._run import (
     RunError,
@@ -29,9 +29,11 @@ from pscnn.training._runner import run_missing
 from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
+from pscnn.training._targets import UNKNOWN, Target, target_of
 from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
 
 __all__ = [
+    "UNKNOWN",
     "Classification",
     "ConfigError",
     "Data",
@@ -40,10 +42,11 @@ __all__ = [
     "Metric",
     "Objective",
     "Option",
-    "Regression",
     "RunError",
     "Settings",
     "Store",
+    "Supervised",
+    "Target",
     "Task",
     "TrainerSettings",
     "Watch",
@@ -74,6 +77,7 @@ __all__ = [
     "setting",
     "shared_gpu",
     "start",
+    "target_of",
     "task_names",
     "task_of",
     "task_type",

@@ -15,6 +15,7 @@ from pscnn.data import DataError, own
 from pscnn.nn import export as plain_network
 from pscnn.training._run import RunError, Trained, load
 from pscnn.training._settings import ConfigError
+from pscnn.training._targets import target_of
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
 TOLERANCE = 1e-5
@@ -109,12 +110,14 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
         files: PNG, JPEG, TIFF, BMP or ``.npy`` files; a folder stands for those in it.
 
     Yields:
-        The file, and: "class" with "probability", or every target of a regression; or why it cannot be read.
+        The file, and: "class" with "probability", the probability of every label, every number or component of a
+        vector, or of masks the share of every class; or why it cannot be read.
     """
     task, model = _load_finite(folder)
     about = task.files
     if about is None:
         raise ConfigError(f"{folder} is a run of {task.settings.task}; predict needs a network for images or volumes")
+    target = target_of(about)
     for path in _expand(files):
         try:
             x = own.read_example(path, about)[None]
@@ -123,12 +126,7 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
             continue
         with torch.no_grad():
             said = model(x)[0].float()
-        if about.regression:
-            yield path, dict(zip(about.names, said.tolist(), strict=True))
-        else:
-            shares = said.softmax(0)
-            best = int(shares.argmax())
-            yield path, {"class": about.names[best], "probability": shares[best].item()}
+        yield path, target.answer(said)
 
 
 def _expand(files: Iterable[str | Path]) -> Iterator[Path]:
