@@ -5,18 +5,18 @@ from collections.abc import Callable
 from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
-from pscnn.experiments._discover_old import (
-    DISCOVER_METHODS,
-    Choice,
+from pscnn.experiments._discover import (
+    LABELS,
     Difference,
-    choose,
-    discover_plan,
-    finished,
+    Discovery,
+    Network,
+    Statement,
+    Subgroup,
+    discover,
     prepared_file,
-    receptive_fields,
-    validation_scores,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
+from pscnn.experiments._receptive import receptive_fields
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
@@ -38,21 +38,22 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
 """Tables and figures, one or several, by the name under which ``pscnn reproduce`` knows them."""
 
 __all__ = [
-    "DISCOVER_METHODS",
     "FLOW_DATASETS",
+    "LABELS",
     "SHEETS",
     "VARIATIONS",
     "BenchCase",
     "Cell",
-    "Choice",
     "Difference",
+    "Discovery",
+    "Network",
     "Sheet",
+    "Statement",
+    "Subgroup",
     "check_settings",
     "check_words",
-    "choose",
-    "discover_plan",
+    "discover",
     "equal_width",
-    "finished",
     "flow_sizes",
     "machine",
     "prepared_file",
@@ -66,6 +67,5 @@ __all__ = [
     "spread",
     "symmetry_sheet",
     "take_runs",
-    "validation_scores",
     "vector_sheets",
 ]

@@ -16,10 +16,11 @@ from pscnn.report._spheres import sphere_figure
 
 if TYPE_CHECKING:
     from pscnn.report._discover import (
-        discovery_layers,
+        discovery_costs,
+        discovery_headline,
         discovery_scores,
         discovery_words,
-        read_discovery,
+        subgroup_words,
         write_discovery,
     )
     from pscnn.report._html import check_report, html_report
@@ -42,7 +43,8 @@ __all__ = [
     "density_curves",
     "density_figure",
     "dial_figure",
-    "discovery_layers",
+    "discovery_costs",
+    "discovery_headline",
     "discovery_scores",
     "discovery_words",
     "draw_sheets",
@@ -54,10 +56,10 @@ __all__ = [
     "measure_figure",
     "plane_elements",
     "quickstart",
-    "read_discovery",
     "run_rows",
     "sheet_rows",
     "sphere_figure",
+    "subgroup_words",
     "summary",
     "tradeoff_figure",
     "training_figure",

@@ -157,7 +157,7 @@ def _content(
         "networks": networks,
         "try": _tried(names, loaded, shown, elements, lead),
         "comparisons": compared,
-        "differences": answer["differences"] if answer else None,
+        "answer": answer["figures"] if answer else None,
         "steps": errors_by_step(runs, results, labels),
         "runs": [
             {"name": run.name, "curves": curves(training.history(run)), "confusion": confusion_shares(confusion, task)}

@@ -88,7 +88,9 @@ class Trunk(tnn.Module):
         if x.shape[2:] != self.sides:
             large = any(a > b for a, b in zip(x.shape[2:], self.sides, strict=True))
             how = {2: "bilinear", 3: "trilinear"}[x.ndim - 2]
-            x = F.interpolate(x, self.sides, mode="area" if large else how, **({} if large else {"align_corners": True}))
+            x = F.interpolate(
+                x, self.sides, mode="area" if large else how, **({} if large else {"align_corners": True})
+            )
         x = self.body(x * self.disk)
         missing = [self.side - side for side in x.shape[2:]]
         pads = [part for m in reversed(missing) for part in (m // 2, m - m // 2)]
@@ -166,9 +168,10 @@ class Probe(tnn.Module):
         matrices = torch.as_tensor(self.trunk.features.matrix(elements)).to(features)
         turned = torch.einsum("nij,bcj->nbci", matrices, self.dropout(features)).flatten(2)
         hidden = F.elu(torch.bmm(turned, self.first[which]) + self.first_bias[which][:, None])
-        said = torch.bmm(hidden, self.second[which])
+        said = torch.bmm(hidden, self.second[which]) + self.second_bias[which][:, None]
         if self.vectors:
-            said = (said.unflatten(2, (-1, elements.shape[-1])) @ torch.as_tensor(elements).to(said)[:, None]).flatten(2)
+            said = (said.unflatten(2, (-1, elements.shape[-1])) @ torch.as_tensor(elements).to(said)[:, None]).flatten(
+                2
+            )
         total = said.new_zeros(len(nodes), *said.shape[1:]).index_add(0, which, said)
-        mean = total / counts[:, None, None]
-        return mean if self.vectors else mean + self.second_bias[:, None]
+        return total / counts[:, None, None]

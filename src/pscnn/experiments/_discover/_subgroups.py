@@ -15,6 +15,8 @@ USUAL_ANGLES = (90.0, 0.0, 45.0, 135.0)
 """Of mirror lines, in degrees from the x axis, counter-clockwise: 90° is that of left and right."""
 GRID = tuple(15.0 * k for k in range(12))
 """Of the mirror lines among which one is looked for."""
+NEAR = 4.0
+"""Degrees between two mirror lines that need not be told apart."""
 NODES = 12
 """Rotations of a continuous group over which is averaged at once; they are drawn anew every time."""
 NODES_3D = 24
@@ -124,20 +126,19 @@ def scouts(group: Group) -> list[Subgroup]:
     return [*plain, *within(group, [Subgroup(D(1), angle) for angle in GRID])]
 
 
-def candidates(group: Group, angles: Sequence[float] = USUAL_ANGLES, folds: Sequence[int] = ()) -> list[Subgroup]:
+def candidates(group: Group, found: Sequence[float] = (), numbers: Sequence[int] = (2, 4)) -> list[Subgroup]:
     """Subgroups that are enforced and compared, the identity first.
 
     Args:
         group: H.
-        angles: Of mirror lines.
-        folds: Further numbers of rotations besides two and four, such as three or six.
+        found: Angles of mirror lines besides the usual ones.
+        numbers: Of rotations that groups have, besides one and all.
     """
     if group.dimension == 3:
         return _in_space(group)
-    numbers = sorted({2, 4, *folds})
-    found = [identity(group), *(Subgroup(C(n)) for n in numbers), Subgroup(SO2())]
-    found += [Subgroup(D(n), angle) for n in (1, *numbers) for angle in angles]
-    return within(group, [*found, Subgroup(O2()), *([] if isinstance(group, D) else [Subgroup(group)])])
+    some = [identity(group), *(Subgroup(C(n)) for n in numbers), Subgroup(SO2())]
+    some += [Subgroup(D(n), angle) for n in (1, *numbers) for angle in (*USUAL_ANGLES, *found)]
+    return within(group, [*some, Subgroup(O2()), *([] if isinstance(group, D) else [Subgroup(group)])])
 
 
 def _in_space(group: Group) -> list[Subgroup]:
@@ -160,20 +161,30 @@ def within(group: Group, found: Sequence[Subgroup]) -> list[Subgroup]:
     return out
 
 
-def best_angle(angles: Sequence[float], losses: Sequence[float]) -> float:
-    """Where the loss is least, between the angles at which it is known: of a Fourier series through them, in degrees.
+def likely_angles(angles: Sequence[float], losses: Sequence[float], numbers: Sequence[int] = (2, 4)) -> list[float]:
+    """Where mirror lines may be, if not at one of the usual angles, in degrees.
+
+    The loss with one mirror line is known at some angles. A Fourier series through them tells where it is least; for
+    groups with several lines, where its sum over all of them is.
 
     Example:
-        >>> best_angle(GRID, [float(1 - np.cos(np.radians(2 * (a - 37)))) for a in GRID])
-        37.0
+        >>> likely_angles(GRID, [float(1 - np.cos(np.radians(2 * (a - 37)))) for a in GRID], ())
+        [37.0]
+        >>> likely_angles(GRID, [float(1 - np.cos(np.radians(2 * (a - 88)))) for a in GRID], ())
+        []
     """
-    radians, order = np.radians(np.asarray(angles)), 3
+    where, order, fine = np.radians(np.asarray(angles)), 3, np.arange(0, 180, 0.5)
 
-    def waves(where: Array) -> Array:
-        parts = [np.ones_like(where)]
-        parts += [f(2 * k * where) for k in range(1, order + 1) for f in (np.cos, np.sin)]
+    def waves(turns: Array) -> Array:
+        parts = [np.ones_like(turns)]
+        parts += [f(2 * k * turns) for k in range(1, order + 1) for f in (np.cos, np.sin)]
         return np.stack(parts, -1)
 
-    series = np.linalg.lstsq(waves(radians), np.asarray(losses), rcond=None)[0]
-    fine = np.arange(0, 180, 0.5)
-    return float(fine[int((waves(np.radians(fine)) @ series).argmin())])
+    curve = waves(np.radians(fine)) @ np.linalg.lstsq(waves(where), np.asarray(losses), rcond=None)[0]
+    out: list[float] = []
+    for n in (1, *numbers):
+        folded = np.mean([np.roll(curve, round(k * len(fine) / n)) for k in range(n)], 0)
+        best, period = float(fine[int(folded.argmin())] % (180 / n)), 180 / n
+        if all(abs((best - known + period / 2) % period - period / 2) > NEAR for known in (*USUAL_ANGLES, *out)):
+            out.append(best)
+    return out
