@@ -15,7 +15,9 @@ from pscnn._types import AnyArray
 from pscnn.data._known_shapes import draw
 from pscnn.data._known_truth import Kept
 
-NOISE, DARK, BRIGHT = 0.06, 0.1, 0.9
+NOISE = 0.12
+DARK, BRIGHT = 0.1, (0.6, 0.9)
+"""Brightness of the ground, and lowest and highest of the shapes."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def place(task: KnownTask, seed: int = 0, count: int | None = None) -> Placed:
         pose = pose * torch.where(mirrored, -1.0, 1.0)[:, None, None] * torch.linalg.det(pose)[:, None, None]
         if task.axis is not None:
             pose = _towards(pose, torch.tensor(task.axis, dtype=torch.float64), side, uniform)
-    scale = uniform(0.75, 1.0)
+    scale = uniform(0.7, 1.0)
     place = torch.randn(count, n, generator=generator, dtype=torch.float64)
     place = task.shift * place / place.norm(dim=1, keepdim=True) * uniform(0, 1)[:, None] ** (1 / n)
     target = label if task.target == "classes" else TARGETS[task.target][1](pose[:, :, 0], scale)
@@ -186,5 +188,6 @@ def render(task: KnownTask, placed: Placed, seed: int = 0) -> AnyArray:
         rows = placed.shape == k
         drawn = draw(shape, placed.pose[rows], placed.scale[rows], placed.width[rows], placed.shift[rows], task.size)
         out[rows.numpy()] = drawn[:, 0].numpy()
-    values = DARK + (BRIGHT - DARK) * out + NOISE * rng.standard_normal(out.shape)
+    bright = rng.uniform(*BRIGHT, (len(out), *[1] * task.dimension))
+    values = DARK + (bright - DARK) * out + NOISE * rng.standard_normal(out.shape)
     return np.round(255 * values.clip(0, 1)).astype(np.uint8)

@@ -17,6 +17,8 @@ from pscnn.experiments._discover import (
     validation_scores,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
+from pscnn.experiments._known import OUTCOMES, Verdict, judge
+from pscnn.experiments._known_answers import answer_counts, answer_rows, ask, read_answers, write_answers
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
@@ -40,6 +42,7 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
 __all__ = [
     "DISCOVER_METHODS",
     "FLOW_DATASETS",
+    "OUTCOMES",
     "SHEETS",
     "VARIATIONS",
     "BenchCase",
@@ -47,6 +50,10 @@ __all__ = [
     "Choice",
     "Difference",
     "Sheet",
+    "Verdict",
+    "answer_counts",
+    "answer_rows",
+    "ask",
     "check_settings",
     "check_words",
     "choose",
@@ -54,10 +61,12 @@ __all__ = [
     "equal_width",
     "finished",
     "flow_sizes",
+    "judge",
     "machine",
     "prepared_file",
     "published",
     "ratio",
+    "read_answers",
     "receptive_fields",
     "run_bench",
     "save_runs",
@@ -68,4 +77,5 @@ __all__ = [
     "take_runs",
     "validation_scores",
     "vector_sheets",
+    "write_answers",
 ]
