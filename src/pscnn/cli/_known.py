@@ -46,7 +46,6 @@ def benchmark_discover(
     file = out / "answers.json"
     answers = ({} if known is None else experiments.read_answers(known)) | experiments.read_answers(file)
     failed = _ask_missing(names, answers, file, minutes=minutes, seed=seed, workers=workers) if run else []
-    names = names if form == "text" else [name for name in names if name in answers]
     rows = experiments.answer_rows(answers, names)
     if form == "text":
         table = Table(*rows[0], box=None)

@@ -47,7 +47,8 @@ def ask(
     images, targets = known.examples(name, seed)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.npz"
-    np.savez_compressed(path, images=images, labels=targets)
+    arrays: dict[str, Any] = {"images": images, "masks" if task.kind == "masks" else "labels": targets}
+    np.savez_compressed(path, **arrays)
     began = time.monotonic()
     found = discover(path, minutes=minutes, out=folder / name, target=task.kind, **how)
     seconds = time.monotonic() - began

@@ -13,7 +13,7 @@ from pscnn._types import AnyArray
 from pscnn.data import known
 from pscnn.training import ConfigError
 
-ACROSS, SIDE, TEXT = 16, 56, 130
+ACROSS, SIDE, TEXT = 12, 42, 110
 
 
 def draw_known(names: Sequence[str], path: Path, seed: int = 0) -> Path:
@@ -40,7 +40,7 @@ def draw_known(names: Sequence[str], path: Path, seed: int = 0) -> Path:
 def _some(name: str, seed: int) -> AnyArray:
     images, targets = known.examples(name, seed, count=min(known.TASKS[name].count, 200))
     images = images.max(1) if images.ndim == 4 else images
-    if targets.ndim > 1:
+    if targets.ndim == 2:
         return images[:ACROSS]
-    order = np.argsort(targets, kind="stable")
+    order = np.argsort(targets.reshape(len(targets), -1).max(1), kind="stable")
     return images[order[np.linspace(0, len(order) - 1, ACROSS).astype(int)]]
