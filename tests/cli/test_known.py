@@ -24,11 +24,12 @@ class Oracle:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def __call__(self, path: Path, *, minutes: float, out: Path, target: str, workers: int | None) -> Any:
+    def __call__(self, path: Path, *, minutes: float, out: Path, target: str, workers: int | None, say: Any) -> Any:
         task = TASKS[path.stem]
         with np.load(path) as data:
             assert len(data["images"]) == len(data["labels"]) == task.count
         assert (minutes, target, workers, out.name) == (3, task.kind, 2, path.stem)
+        say("thinking")
         self.asked.append(path.stem)
         if path.stem == "noise":
             raise pscnn.PscnnError("nobody knows")

@@ -85,9 +85,15 @@ def _ask_missing(
     with progress_bar() as progress:
         bar = progress.add_task("", total=len(names), completed=len(names) - len(missing))
         for name in missing:
-            progress.update(bar, description=name)
+
+            def tell(text: str, name: str = name) -> None:
+                progress.update(bar, description=f"{name}: {text}")
+
+            tell("drawing examples")
             try:
-                answers[name] = experiments.ask(name, file.parent, pscnn.discover, minutes=minutes, seed=seed, **how)
+                answers[name] = experiments.ask(
+                    name, file.parent, pscnn.discover, minutes=minutes, seed=seed, say=tell, **how
+                )
             except PscnnError as error:
                 complain(f"{name}: {error}")
                 failed.append(name)

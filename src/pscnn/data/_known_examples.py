@@ -41,6 +41,7 @@ class KnownTask:
         may_abstain: Whether there are so few examples that "cannot tell" is as right as the truth.
         count: Examples.
         shift: Places are uniform in a disk or ball of this radius, in halves of the side.
+        dimension: 2 for images, 3 for volumes.
     """
 
     words: str
