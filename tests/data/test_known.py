@@ -124,6 +124,19 @@ def test_targets_of_random_tasks_have_nothing_to_do_with_the_images() -> None:
     assert 0.15 < (sector == placed.target).double().mean() < 0.35
 
 
+def test_labels_and_masks_are_those_of_the_shapes() -> None:
+    placed = known.place(TASKS["bars-labels"], count=50)
+    along = placed.pose[:, :, 0].abs()
+    assert ((along[:, 0] > along[:, 1]) == placed.target[:, 0].bool()).all()
+    assert ((placed.scale > 0.85) == placed.target[:, 1].bool()).all()
+    images, masks = known.examples("comets-mask", count=50)
+    assert masks.shape == images.shape
+    up = known.place(TASKS["comets-mask"], count=50).pose[:, 1, 0].numpy() > 0
+    assert (masks.max((1, 2)) == np.where(up, 1, 2)).all()
+    inside, outside = ((images * where).sum((1, 2)) / where.sum((1, 2)) for where in (masks > 0, masks == 0))
+    assert (inside > 2 * outside).all()
+
+
 def test_a_mirror_line_stays_where_it_is() -> None:
     for angle in (0.0, 30.0, 90.0, 135.0):
         along = rotation(np.radians(angle))[:, 0]

@@ -15,7 +15,11 @@ from pscnn._types import AnyArray
 from pscnn.data._known_shapes import draw
 from pscnn.data._known_truth import Kept
 
-NOISE, DARK, BRIGHT = 0.06, 0.1, 0.9
+NOISE = 0.12
+LARGE = 0.85
+"""Shapes of more than this size, which is between 0.7 and 1, are large."""
+DARK, BRIGHT = 0.1, (0.6, 0.9)
+"""Brightness of the ground, and lowest and highest of the shapes."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,13 @@ class KnownTask:
         period: Turning by it changes no class: a random multiple of it is added.
         hands: "one" as drawn, "both" mirrored at random, "told": mirrored ones are classes of their own.
         axis: In space: shapes point towards it or away from it, which are two classes; any pose if it is None.
-        target: "classes", or one of ``TARGETS``.
+        target: "classes"; "labels": whether it is of the first class, and whether it is large; "masks": pixels of the
+            shape have its class, others none; or one of ``TARGETS``.
         random: Whether targets are drawn at random.
         may_abstain: Whether there are so few examples that "cannot tell" is as right as the truth.
         count: Examples.
         shift: Places are uniform in a disk or ball of this radius, in halves of the side.
+        dimension: 2 for images, 3 for volumes.
     """
 
     words: str
@@ -60,8 +66,8 @@ class KnownTask:
 
     @property
     def kind(self) -> str:
-        """Of the targets: classes, numbers, or vectors, which turn with the example."""
-        return "classes" if self.target == "classes" else TARGETS[self.target][0]
+        """Of the targets: classes, labels, masks, numbers, or vectors, which turn with the example."""
+        return TARGETS[self.target][0] if self.target in TARGETS else self.target
 
 
 GAP = 8.0
@@ -97,7 +103,7 @@ class Placed(NamedTuple):
         scale: Size of the shape, (N,).
         width: Half the width of the pen, (N,).
         shift: Place of the centre, (N, n).
-        target: Classes (N,) or numbers (N, k).
+        target: Classes (N,), of masks those of their shapes; or numbers or labels (N, k).
     """
 
     shape: Tensor
@@ -140,10 +146,12 @@ def place(task: KnownTask, seed: int = 0, count: int | None = None) -> Placed:
         pose = pose * torch.where(mirrored, -1.0, 1.0)[:, None, None] * torch.linalg.det(pose)[:, None, None]
         if task.axis is not None:
             pose = _towards(pose, torch.tensor(task.axis, dtype=torch.float64), side, uniform)
-    scale = uniform(0.75, 1.0)
+    scale = uniform(0.7, 1.0)
     place = torch.randn(count, n, generator=generator, dtype=torch.float64)
     place = task.shift * place / place.norm(dim=1, keepdim=True) * uniform(0, 1)[:, None] ** (1 / n)
-    target = label if task.target == "classes" else TARGETS[task.target][1](pose[:, :, 0], scale)
+    target = TARGETS[task.target][1](pose[:, :, 0], scale) if task.target in TARGETS else label
+    if task.target == "labels":
+        target = torch.stack([label == 0, scale > LARGE], 1).long()
     if task.random:
         target = target[torch.randperm(count, generator=generator)]
     width = uniform(0.07, 0.11) if n == 2 else uniform(0.1, 0.14)
@@ -169,8 +177,8 @@ def _towards(pose: Tensor, axis: Tensor, side: Tensor, uniform: Callable[[float,
     return turn @ about @ pose
 
 
-def render(task: KnownTask, placed: Placed, seed: int = 0) -> AnyArray:
-    """Images (N, s, s) or volumes (N, s, s, s) of 8 bits.
+def render(task: KnownTask, placed: Placed, seed: int = 0) -> tuple[AnyArray, AnyArray]:
+    """Images (N, s, s) or volumes (N, s, s, s) of 8 bits, and their targets; masks have the same shape.
 
     Args:
         task: One of ``TASKS``.
@@ -178,13 +186,16 @@ def render(task: KnownTask, placed: Placed, seed: int = 0) -> AnyArray:
         seed: Of the noise.
     """
     rng = np.random.default_rng(seed)
-    sides = [task.size] * task.dimension
+    sides, target = [task.size] * task.dimension, placed.target.numpy()
     if not task.shapes:
-        return rng.integers(0, 256, (len(placed.target), *sides), dtype=np.uint8)
-    out = np.empty((len(placed.target), *sides))
+        return rng.integers(0, 256, (len(target), *sides), dtype=np.uint8), target
+    drawn = np.empty((len(target), *sides))
     for k, shape in enumerate(task.shapes):
         rows = placed.shape == k
-        drawn = draw(shape, placed.pose[rows], placed.scale[rows], placed.width[rows], placed.shift[rows], task.size)
-        out[rows.numpy()] = drawn[:, 0].numpy()
-    values = DARK + (BRIGHT - DARK) * out + NOISE * rng.standard_normal(out.shape)
-    return np.round(255 * values.clip(0, 1)).astype(np.uint8)
+        at = (placed.pose[rows], placed.scale[rows], placed.width[rows], placed.shift[rows])
+        drawn[rows.numpy()] = draw(shape, *at, task.size)[:, 0].numpy()
+    bright = rng.uniform(*BRIGHT, (len(drawn), *[1] * task.dimension))
+    values = DARK + (bright - DARK) * drawn + NOISE * rng.standard_normal(drawn.shape)
+    if task.target == "masks":
+        target = np.where(drawn > 0.5, 1 + target.reshape(-1, *[1] * task.dimension), 0)
+    return np.round(255 * values.clip(0, 1)).astype(np.uint8), target

@@ -53,8 +53,8 @@ def _grating(spacing: float) -> list[Stroke]:
 
 
 def _helix() -> list[Stroke]:
-    angles = [2 * math.pi * 1.5 * (k / 24 - 0.5) for k in range(25)]
-    return _line(*((0.11 * a, 0.5 * math.cos(a), 0.5 * math.sin(a)) for a in angles))
+    angles = [2 * math.pi * 1.2 * (k / 20 - 0.5) for k in range(21)]
+    return _line(*((0.17 * a, 0.45 * math.cos(a), 0.45 * math.sin(a)) for a in angles))
 
 
 _RING = [(0.0, 0.6 * math.cos(k * math.pi / 8), 0.6 * math.sin(k * math.pi / 8)) for k in range(17)]

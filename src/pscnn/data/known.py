@@ -153,6 +153,15 @@ TASKS: dict[str, KnownTask] = {
         "The size of a letter b at any angle, half of them mirrored.",
         (Kept("O(2)"),), ("b",), hands="both", target="size",
     ),
+    # Several labels, and a class for every pixel.
+    "bars-labels": KnownTask(
+        "Whether a bar is nearer to horizontal than to vertical, and whether it is long (two labels).",
+        (Kept("D(2)", 0),), ("bar",), centres=(0, 90), spread=38, period=180, target="labels",
+    ),
+    "comets-mask": KnownTask(
+        "Which pixels belong to a comet that flies up, and which to one that flies down (a mask).",
+        (Kept("D(1)", 90),), ("comet",), centres=(90, 270), spread=86, target="masks",
+    ),
     # Vectors.
     "direction": KnownTask(
         "The direction of an arrow (a vector that turns with it).",
@@ -201,5 +210,4 @@ def examples(name: str, seed: int = 0, count: int | None = None) -> tuple[AnyArr
         ((6, 28, 28), [0, 1, 1, 0, 1, 0])
     """
     check_known("task", name, tuple(TASKS))
-    placed = place(TASKS[name], seed, count)
-    return render(TASKS[name], placed, seed), placed.target.numpy()
+    return render(TASKS[name], place(TASKS[name], seed, count), seed)

@@ -16,6 +16,8 @@ from pscnn.experiments._discover import (
     prepared_file,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
+from pscnn.experiments._known import OUTCOMES, Verdict, judge
+from pscnn.experiments._known_answers import answer_counts, answer_rows, ask, read_answers, write_answers
 from pscnn.experiments._receptive import receptive_fields
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
@@ -40,6 +42,7 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
 __all__ = [
     "FLOW_DATASETS",
     "LABELS",
+    "OUTCOMES",
     "SHEETS",
     "VARIATIONS",
     "BenchCase",
@@ -50,15 +53,21 @@ __all__ = [
     "Sheet",
     "Statement",
     "Subgroup",
+    "Verdict",
+    "answer_counts",
+    "answer_rows",
+    "ask",
     "check_settings",
     "check_words",
     "discover",
     "equal_width",
     "flow_sizes",
+    "judge",
     "machine",
     "prepared_file",
     "published",
     "ratio",
+    "read_answers",
     "receptive_fields",
     "run_bench",
     "save_runs",
@@ -68,4 +77,5 @@ __all__ = [
     "symmetry_sheet",
     "take_runs",
     "vector_sheets",
+    "write_answers",
 ]

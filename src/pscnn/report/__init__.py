@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         write_discovery,
     )
     from pscnn.report._html import check_report, html_report
+    from pscnn.report._known import draw_known
     from pscnn.report._pictures import check_drawable, draw_sheets
     from pscnn.report._quickstart import quickstart
     from pscnn.report._rows import FORMATS, finished_runs, run_rows, sheet_rows, write_rows
@@ -47,6 +48,7 @@ __all__ = [
     "discovery_headline",
     "discovery_scores",
     "discovery_words",
+    "draw_known",
     "draw_sheets",
     "finished_runs",
     "forecast_animation",
@@ -70,7 +72,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is about runs when it is asked for: pictures of a network need no extra ``training``."""
-    for home in ("_rows", "_html", "_pictures", "_quickstart", "_discover") if name in __all__ else ():
+    for home in ("_rows", "_html", "_pictures", "_quickstart", "_discover", "_known") if name in __all__ else ():
         module = importlib.import_module(f"pscnn.report.{home}")
         if hasattr(module, name):
             return getattr(module, name)
