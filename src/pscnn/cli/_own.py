@@ -27,12 +27,23 @@ def discover(
     ] = 2,
     minutes: Annotated[float, typer.Option(min=0.1, max=10**6, help="Time budget for training all networks.")] = 10.0,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of networks of each kind.")] = 3,
-    size: Annotated[int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by the data.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Resize to this longest side; by default nothing is resized.")
+    ] = None,
     width: Annotated[
         float | None, typer.Option(min=0.01, max=100, help="Width; 0.25 for images, 1 for volumes.")
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
+    target: Annotated[
+        str | None, typer.Option(help="What targets are: classes, labels, numbers, vectors or masks; as they look.")
+    ] = None,
     regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(min=2, max=3, help="2 if arrays are images, 3 if they are volumes; as they look.")
+    ] = None,
+    square: Annotated[
+        bool | None, typer.Option(help="Pad to equal sides; by default if H contains quarter turns.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Networks trained at once; one per core.")
@@ -56,7 +67,10 @@ def discover(
                 folder.absolute(),
                 size=size,
                 seed=split_seed,
+                target=target,
                 regression=regression,
+                dimension=dimension,
+                square=square if square is not None else group is None or own.has_quarter_turns(group),
                 on_read=lambda done, of: progress.update(bar, completed=done, total=of),
             )
     except PscnnError:
@@ -65,13 +79,15 @@ def discover(
         raise
     about = own.read_about(path)
     train_count, validation_count, test_count = about.counts
-    kind = "numbers" if about.regression else f"{len(about.names)} classes"
+    kind = about.kind if about.regression else f"{len(about.names)} {about.kind}"
+    if about.kind == "masks":
+        kind = f"masks of {len(about.names)} classes"
     say(
         f"{'×'.join(map(str, about.shape))}, {about.channels} channels, {kind}: {train_count} training, "
         f"{validation_count} validation, {test_count} test examples",
     )
     shown = ", ".join(about.names[:20]) + (", …" if len(about.names) > 20 else "")
-    say(f"{'targets' if about.regression else 'classes'}: {shown}")
+    say(f"{'targets' if about.regression or about.kind == 'labels' else 'classes'}: {shown}")
     for note in about.notes:
         say(note)
     say(f"how the examples were read: {folder / 'examples.png'}")

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pscnn.densities import likelihoods
 from pscnn.experiments._sheets import parameter_count
 from pscnn.nn import SteerableMap
 from pscnn.tasks.own import OwnSettings
-from pscnn.training import ConfigError, Store, load, task_of
+from pscnn.training import ConfigError, Store, load, target_of, task_of
 
 DISCOVER_METHODS = ("scnn", "p-scnn", "cnn")
 """From the most to the least symmetric; where they are equally good, the first is recommended."""
@@ -143,8 +143,10 @@ def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> floa
         module = task_of(settings).learner().to(device)
         holds = settings.holds
         x = torch.randn(settings.batch_size, holds.channels, *holds.shape, device=device)
-        y = torch.zeros(len(x), len(holds.names), device=device)
-        y = y if holds.regression else y[:, 0].long()
+        y = torch.zeros(
+            len(x), *{"classes": (), "masks": holds.shape}.get(holds.kind, (len(holds.names),)), device=device
+        )
+        y = y.long() if holds.kind in ("classes", "masks") else y
         times = []
         for _ in range(3):
             began = time.perf_counter()
@@ -159,18 +161,15 @@ def _seconds_per_epoch(settings: OwnSettings, device: str, workers: int) -> floa
 
 
 def validation_scores(folder: Path) -> Array:
-    """Per validation example: 1 if it is classified right, else 0; of a regression, minus the square error."""
+    """The score of each validation example: 1 if it is classified right, else 0; of numbers minus the square error."""
     task, model = load(folder)
     split = task.load(None)["validation"]
+    target = target_of(task.settings.holds)
     out = []
     with torch.no_grad():
-        for rows in torch.arange(len(split)).split(64):
+        for rows in torch.arange(len(split)).split(min(64, task.evaluation_batch)):
             x, y = task.batch("validation", split, rows, 0)
-            said = model(x).float()
-            if task.class_names is not None:
-                out.append((said.argmax(1) == y).float())
-            else:
-                out.append(-((said - y) / torch.tensor(task.settings.holds.deviations)).square().mean(1))
+            out.append(target.score(model(x).float(), y))
     return torch.cat(out).double().numpy()
 
 
@@ -222,18 +221,16 @@ def finished(runs: Sequence[OwnSettings], store: Store) -> dict[str, list[Path]]
     return {method: [store.folder(one) for one in complete if one.method == method] for method in DISCOVER_METHODS}
 
 
-def prepared_file(
-    source: str | Path,
-    folder: Path,
-    *,
-    size: int | None,
-    seed: int,
-    regression: bool | None,
-    on_read: Callable[[int, int], None],
-) -> Path:
-    """Prepare data in a folder, under a name that tells their content: changed data are other data."""
+def prepared_file(source: Any, folder: Path, **how: Any) -> Path:
+    """Prepare data in a folder, under a name that tells their content: changed data are other data.
+
+    Args:
+        source: What ``pscnn.data.own.prepare`` takes.
+        folder: Where to.
+        how: Options of ``prepare``.
+    """
     temporary = folder / ".data.npz"
-    own.prepare(source, temporary, size=size, seed=seed, regression=regression, on_read=on_read)
+    own.prepare(source, temporary, **how)
     digest = hashlib.sha256()
     with np.load(temporary) as arrays:
         for name in ("pixels", "targets", "split", "about"):

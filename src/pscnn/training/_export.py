@@ -132,6 +132,6 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
 def _expand(files: Iterable[str | Path]) -> Iterator[Path]:
     for file in map(Path, files):
         if file.is_dir():
-            yield from sorted(child for child in file.iterdir() if child.suffix.lower() in own.SUFFIXES)
+            yield from sorted(child for child in file.iterdir() if own.is_example(child))
         else:
             yield file
