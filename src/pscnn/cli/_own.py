@@ -128,8 +128,9 @@ def discover(
 @command
 def predict(
     run: Run,
-    files: Annotated[list[Path], typer.Argument(help="Images or .npy volumes, or folders of them.")],
+    files: Annotated[list[Path], typer.Argument(help="Images or volumes, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; never overwrites.")] = None,
+    masks: Annotated[Path | None, typer.Option(help="Folder for predicted masks, one file for each.")] = None,
     as_json: Json = False,
 ) -> None:
     """Apply a trained network to files."""
@@ -139,7 +140,7 @@ def predict(
         fail(f"{out} exists; choose another file with --out")
     rows: list[dict[str, Any]] = []
     refused = 0
-    for file, answer in training.answers(run, files):
+    for file, answer in training.answers(run, files, masks):
         if isinstance(answer, PscnnError):
             refused += 1
             complain(str(answer))

@@ -29,17 +29,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pscnn._types import AnyArray
 from pscnn.data._contact import contact_sheet
 from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
 from pscnn.data._own_about import KINDS, About
-from pscnn.data._own_files import SUFFIXES, Example, check_values, is_example, read_file
-from pscnn.data._own_fit import UNKNOWN, resize, unfit, with_spacing
+from pscnn.data._own_files import SUFFIXES, is_example
+from pscnn.data._own_fit import UNKNOWN, resize
 from pscnn.data._own_objects import name_of, read_object
-from pscnn.data._own_shape import all_masks, all_pixels, choose_shape, fitted, scale, times
+from pscnn.data._own_shape import all_masks, all_pixels, choose_shape, times
+from pscnn.data._own_single import mask_of_file, read_example, write_mask
 from pscnn.data._own_sources import Found, read
 from pscnn.data._own_targets import natural, wanted_kind
 from pscnn.data._windows import Examples
@@ -61,6 +61,7 @@ __all__ = [
     "read_example",
     "shrink",
     "write_contact_sheet",
+    "write_mask",
 ]
 
 SMALLEST = 8
@@ -282,53 +283,6 @@ def _check_arrays(path: Path, arrays: dict[str, AnyArray], about: About) -> None
     right = right and split.dtype == np.uint8 and {*np.unique(split).tolist()} == {0, 1, 2}
     if not right or not np.isfinite(pixels).all() or not np.isfinite(targets).all():
         raise DataError(f"{path} does not hold what it says; pscnn discover makes it again")
-
-
-def read_example(path: str | Path, about: About) -> Tensor:
-    """One image or volume as a network for prepared data expects it, (C, H, W) or (C, D, H, W).
-
-    Args:
-        path: PNG, JPEG, TIFF, BMP, ``.npy`` or NIfTI.
-        about: What the network was trained on.
-    """
-    example = _read_checked(Path(path), about)
-    pixels = fitted(example, about)
-    low, high, span = float(pixels.min()), float(pixels.max()), about.high - about.low
-    if low < about.low - span or high > about.high + span:
-        raise DataError(
-            f"{path} has values from {low:.4g} to {high:.4g}, but the network was trained on {about.low:.4g} to "
-            f"{about.high:.4g} (whole numbers of 8 and 16 bits count as 0 to 1): give it the same kind of file"
-        )
-    return torch.from_numpy(scale(pixels, about.low, about.high)).float()
-
-
-def _read_checked(path: Path, about: About) -> Example:
-    usual = about.dimension == 2 and about.channels in (1, 3)
-    example = read_file(path, None if usual else about.dimension)
-    check_values(example.values, path)
-    sides, channels = example.values.shape[:-1], example.values.shape[-1]
-    if len(sides) != about.dimension:
-        wanted = "an image" if about.dimension == 2 else "a volume"
-        raise DataError(f"{path}: the network expects {wanted}, got an array of shape {sides}")
-    if about.channels == 1 and channels == 3:
-        return Example(example.values.mean(-1, keepdims=True), example.spacing)
-    if channels not in (1, about.channels):
-        raise DataError(f"{path} has {channels} channels, but the network expects {about.channels}")
-    return example
-
-
-def mask_of_file(mask: Tensor, path: str | Path, about: About) -> AnyArray:
-    """What a network says of every pixel of a file, brought back from its shape to that of the file.
-
-    Args:
-        mask: Numbers of classes, of the network's shape.
-        path: The file.
-        about: What the network was trained on.
-    """
-    example = _read_checked(Path(path), about)
-    sides = example.values.shape[:-1]
-    inner = with_spacing(sides, example.spacing, about.spacing) if example.spacing and about.spacing else sides
-    return resize(unfit(mask, inner, about.frame)[None], sides)[0].numpy()
 
 
 def _split(found: Found, targets: Any, names: Sequence[str], source: object, seed: int) -> AnyArray:
