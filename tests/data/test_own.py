@@ -76,11 +76,13 @@ def test_sizes_depths_and_colours_are_brought_to_one_shape(tmp_path: Path) -> No
     save(tmp_path / "d" / "a" / "scan.tiff", grey(56, np.uint16))
     (tmp_path / "d" / "a" / "notes.txt").write_text("not an image")
     about, splits = prepare(tmp_path / "d")
-    assert (about.size, about.channels) == (56, 3)
-    assert about.notes == (
-        "1 files of other kinds were left out.",
-        "Examples of 4 different shapes were filled up to equal sides and resized to side 56.",
-    )
+    assert (about.shape, about.channels) == ((70, 70), 3)
+    left_out = "1 files of other kinds were left out."
+    assert about.notes == (left_out, "Examples of 4 different shapes were padded to 70×70.")
+    assert splits["train"].pixels.shape[1:] == (3, 70, 70)
+    about, splits = prepare(tmp_path / "d", size=56, because="to save time")
+    resized = "filled up to equal sides and resized to 56×56 to save time, and details finer than 1.2 pixels were lost."
+    assert about.notes == (left_out, f"Examples of 4 different shapes were {resized}")
     assert splits["train"].pixels.shape[1:] == (3, 56, 56)
     assert splits["train"].pixels.abs().max() <= 1
 
@@ -186,8 +188,8 @@ def test_folders_that_cannot_be_used_say_why(folder: Path, tmp_path: Path) -> No
         prepare(tmp_path / "nowhere")
     for k in range(5):
         save(folder / "eel" / f"{k}.png", grey())
-    with pytest.raises(DataError, match="size must be one of 28, 56"):
-        prepare(folder, size=30)
+    with pytest.raises(DataError, match="size must lie between 8 and 65536, got 4"):
+        prepare(folder, size=4)
 
 
 def test_a_folder_without_permission_is_named(folder: Path) -> None:

@@ -22,12 +22,23 @@ def discover(
         int, typer.Option(min=0, max=32, help="Band-limit L of the densities of the partially equivariant network.")
     ] = 2,
     minutes: Annotated[float, typer.Option(min=0.1, max=10**6, help="Time for everything.")] = 10.0,
-    size: Annotated[int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by the data.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Resize to this longest side; by default nothing is resized.")
+    ] = None,
     width: Annotated[
         float | None, typer.Option(min=0.01, max=100, help="Width of the networks; 0.25 for images, 1 for volumes.")
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
+    target: Annotated[
+        str | None, typer.Option(help="What targets are: classes, labels, numbers, vectors or masks; as they look.")
+    ] = None,
     regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(min=2, max=3, help="2 if arrays are images, 3 if they are volumes; as they look.")
+    ] = None,
+    square: Annotated[
+        bool | None, typer.Option(help="Pad to equal sides; by default if H contains quarter turns.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Networks trained at once; one per core.")
@@ -37,6 +48,7 @@ def discover(
 ) -> None:
     """Learn which symmetries can be enforced on your own data, and which network to use."""
     from pscnn import experiments, report
+    from pscnn.data import own
 
     report.check_report()  # said before minutes of training, not after
     folder = out or Path("discover") / data.stem
@@ -47,7 +59,10 @@ def discover(
             folder,
             size=size,
             seed=split_seed,
+            target=target,
             regression=regression,
+            dimension=dimension,
+            square=square if square is not None else group is None or own.has_quarter_turns(group),
             on_read=lambda done, of: progress.update(bar, completed=done, total=of),
         )
     _describe(path)
@@ -76,13 +91,15 @@ def _describe(path: Path) -> None:
 
     about = own.read_about(path)
     train_count, validation_count, test_count = about.counts
-    kind = f"{len(about.names)} classes" if about.kind == "classes" else about.kind
+    kind = about.kind if about.regression else f"{len(about.names)} {about.kind}"
+    if about.kind == "masks":
+        kind = f"masks of {len(about.names)} classes"
     say(
         f"{'×'.join(map(str, about.shape))}, {about.channels} channels, {kind}: {train_count} training, "
         f"{validation_count} validation, {test_count} test examples",
     )
     shown = ", ".join(about.names[:20]) + (", …" if len(about.names) > 20 else "")
-    say(f"{'targets' if about.regression else 'classes'}: {shown}")
+    say(f"{'targets' if about.regression or about.kind == 'labels' else 'classes'}: {shown}")
     for note in about.notes:
         say(note)
     say(f"how the examples were read: {path.parent / 'examples.png'}")
@@ -92,8 +109,9 @@ def _describe(path: Path) -> None:
 @command
 def predict(
     run: Run,
-    files: Annotated[list[Path], typer.Argument(help="Images or .npy volumes, or folders of them.")],
+    files: Annotated[list[Path], typer.Argument(help="Images or volumes, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; never overwrites.")] = None,
+    masks: Annotated[Path | None, typer.Option(help="Folder for predicted masks, one file for each.")] = None,
     as_json: Json = False,
 ) -> None:
     """Apply a trained network to files."""
@@ -103,7 +121,7 @@ def predict(
         fail(f"{out} exists; choose another file with --out")
     rows: list[dict[str, Any]] = []
     refused = 0
-    for file, answer in training.answers(run, files):
+    for file, answer in training.answers(run, files, masks):
         if isinstance(answer, PscnnError):
             refused += 1
             complain(str(answer))

@@ -29,13 +29,12 @@ from pscnn.training._runner import run_missing
 from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
-from pscnn.training._targets import UNKNOWN, Target, target_of
+from pscnn.training._targets import Target, target_of
 from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
 from pscnn.training._timed import train_for, trial_loss
 from pscnn.training._workers import processes
 
 __all__ = [
-    "UNKNOWN",
     "Classification",
     "ConfigError",
     "Data",

@@ -102,12 +102,15 @@ def _check(model: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor) -> None
             )
 
 
-def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[Path, dict[str, Any] | DataError]]:
+def answers(
+    folder: str | Path, files: Iterable[str | Path], masks: str | Path | None = None
+) -> Iterator[tuple[Path, dict[str, Any] | DataError]]:
     """What a run's network says of images or volumes, one after another.
 
     Args:
         folder: The run.
-        files: PNG, JPEG, TIFF, BMP or ``.npy`` files; a folder stands for those in it.
+        files: PNG, JPEG, TIFF, BMP, ``.npy`` or NIfTI files; a folder stands for those in it.
+        masks: A folder, into which predicted masks are written.
 
     Yields:
         The file, and: "class" with "probability", the probability of every label, every number or component of a
@@ -118,20 +121,34 @@ def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[P
     if about is None:
         raise ConfigError(f"{folder} is a run of {task.settings.task}; predict needs a network for images or volumes")
     target = target_of(about)
+    if masks is not None and about.kind != "masks":
+        raise ConfigError(f"{folder} predicts {about.kind}, no masks")
     for path in _expand(files):
         try:
             x = own.read_example(path, about)[None]
+            with torch.no_grad():
+                said = model(x)[0].float()
+            answer = target.answer(said) if about.kind != "masks" else _mask_answer(said, path, about, masks)
         except DataError as error:
             yield path, error
             continue
-        with torch.no_grad():
-            said = model(x)[0].float()
-        yield path, target.answer(said)
+        yield path, answer
+
+
+def _mask_answer(said: Tensor, path: Path, about: own.About, masks: str | Path | None) -> dict[str, Any]:
+    """The shares of the classes in a file, and where its mask was written, in the values of the masks of training."""
+    found = own.mask_of_file(said.argmax(0), path, about)
+    shares = np.bincount(found.ravel(), minlength=len(about.names)) / found.size
+    answer: dict[str, Any] = dict(zip(about.names, shares.tolist(), strict=True))
+    if masks is not None:
+        values = np.array([int(name) for name in about.names])
+        answer["mask"] = str(own.write_mask(values[found], Path(masks), path))
+    return answer
 
 
 def _expand(files: Iterable[str | Path]) -> Iterator[Path]:
     for file in map(Path, files):
         if file.is_dir():
-            yield from sorted(child for child in file.iterdir() if child.suffix.lower() in own.SUFFIXES)
+            yield from sorted(child for child in file.iterdir() if own.is_example(child))
         else:
             yield file

@@ -8,11 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pscnn.data.own import About
+from pscnn.data.own import UNKNOWN, About
 from pscnn.training._task import Metric
-
-UNKNOWN = -1
-"""The class of pixels beside the example, which count for nothing."""
 
 
 class Target(ABC):
@@ -139,7 +136,7 @@ class Vectors(Numbers):
 
 
 class Masks(Target):
-    """A class per pixel; (B, K, …) scores, y (B, …) with ``UNKNOWN`` where there is no example."""
+    """A class per pixel; (B, K, …) scores, y (B, …), with −1 for pixels beside the example, which do not count."""
 
     output = "dense"
     metric = Metric("iou", more_is_better=True)

@@ -88,7 +88,11 @@ def discover(
         if out is not None
         else Path("discover") / (Path(data).stem if isinstance(data, str | Path) else "data")
     )
-    path = data if isinstance(data, Path) and _is_prepared(data) else prepared_file(data, folder, **reading)
+    if isinstance(data, Path) and _is_prepared(data):
+        path = data
+    else:
+        reading.setdefault("square", group is None or own.has_quarter_turns(group))
+        path = prepared_file(data, folder, **reading)
     about = own.read_about(path)
     whole = parse(group) if isinstance(group, str) else group or parse("O(2)" if about.dimension == 2 else "O(3)")
     if whole.dimension != about.dimension:
