@@ -17,6 +17,7 @@ from pscnn.experiments._discover import (
     validation_scores,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
+from pscnn.experiments._presence import Presence, presence
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
@@ -46,6 +47,7 @@ __all__ = [
     "Cell",
     "Choice",
     "Difference",
+    "Presence",
     "Sheet",
     "check_settings",
     "check_words",
@@ -56,6 +58,7 @@ __all__ = [
     "flow_sizes",
     "machine",
     "prepared_file",
+    "presence",
     "published",
     "ratio",
     "receptive_fields",
