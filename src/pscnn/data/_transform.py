@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -47,13 +48,9 @@ def transform(x: Tensor, elements: Tensor) -> Tensor:
             f"(B, 3, 3) or (3, 3), got examples {tuple(x.shape)} with elements {tuple(elements.shape)}"
         )
     x = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    axes = _ARRAY_AXES[n].to(elements.device)
-    inverse = axes @ elements.double().mT @ axes.mT  # array indices of the source, from those of the target
-    inverse = inverse.expand(len(x), n, n)
+    inverse = _inverse(elements).expand(len(x), n, n)
     permutations = inverse.round()
-    sides = torch.tensor(x.shape[2:], dtype=torch.float64, device=inverse.device)
-    exact = (inverse - permutations).abs().amax((1, 2)) < 1e-6
-    exact &= (permutations.abs() @ sides == sides).all(1)  # a quarter turn changes the sides of an oblong
+    exact = maps_grid(elements, x.shape[2:]).expand(len(x))
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     for permutation in torch.unique(permutations[exact], dim=0) if exact.any() else ():
         rows = (exact & (permutations == permutation).all(2).all(1)).nonzero()[:, 0].to(x.device)
@@ -95,6 +92,25 @@ def transform_targets(y: Tensor, elements: Tensor, kind: str) -> Tensor:
         shares = F.one_hot(y.long()).movedim(-1, 1).float()
         return transform(shares, elements).argmax(1).to(y.dtype)
     return y
+
+
+def maps_grid(elements: Tensor, sides: Sequence[int]) -> Tensor:
+    """Which elements map a grid of pixels to itself: a quarter turn does for a square and does not for an oblong.
+
+    Args:
+        elements: Shape (…, n, n).
+        sides: Pixels along each of the n axes.
+    """
+    inverse = _inverse(elements)
+    size = torch.tensor(sides, dtype=torch.float64, device=inverse.device)
+    whole = (inverse - inverse.round()).abs().amax((-1, -2)) < 1e-6
+    return whole & (inverse.round().abs() @ size == size).all(-1)
+
+
+def _inverse(elements: Tensor) -> Tensor:
+    """The array indices of what comes to a pixel, as a linear function of its own; both are centred."""
+    axes = _ARRAY_AXES[elements.shape[-1]].to(elements.device)
+    return axes @ elements.double().mT @ axes.mT
 
 
 def _permuted(x: Tensor, permutation: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from pscnn.experiments._discover import (
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
 from pscnn.experiments._known import OUTCOMES, Verdict, judge
 from pscnn.experiments._known_answers import answer_counts, answer_rows, ask, read_answers, write_answers
+from pscnn.experiments._presence import Presence, presence
 from pscnn.experiments._receptive import receptive_fields
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
@@ -50,6 +51,7 @@ __all__ = [
     "Difference",
     "Discovery",
     "Network",
+    "Presence",
     "Sheet",
     "Statement",
     "Subgroup",
@@ -65,6 +67,7 @@ __all__ = [
     "judge",
     "machine",
     "prepared_file",
+    "presence",
     "published",
     "ratio",
     "read_answers",
