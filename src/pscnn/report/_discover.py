@@ -131,11 +131,11 @@ def network_label(one: Network, found: Discovery) -> str:
 
 
 def _maximal(some: Sequence[Statement]) -> list[Statement]:
-    return [one for one in some if not any(b is not one and b.subgroup.contains(one.subgroup) for b in some)]
+    return [one for one in some if not any(b is not one and b.subgroup.includes(one.subgroup) for b in some)]
 
 
 def _minimal(some: Sequence[Statement]) -> list[Statement]:
-    return [one for one in some if not any(b is not one and one.subgroup.contains(b.subgroup) for b in some)]
+    return [one for one in some if not any(b is not one and one.subgroup.includes(b.subgroup) for b in some)]
 
 
 def cost(one: Statement, found: Discovery) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pscnn._files import write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover._networks import Network, recommended
+from pscnn.experiments._discover._poses import Poses
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.experiments._discover._verdict import Statement, intervals
 from pscnn.training import RunError
@@ -47,6 +48,7 @@ class Discovery:
         free: Mean score on them without any symmetry.
         constant: Mean score of a constant answer.
         trained: Networks that were trained for it, each with an end for every subgroup.
+        poses: Which symmetries the examples themselves have.
         networks: The table.
         minutes: That were given.
         seconds: That were used.
@@ -64,6 +66,7 @@ class Discovery:
     free: float
     constant: float
     trained: int
+    poses: list[Poses] = field(default_factory=list)
     networks: list[Network] = field(default_factory=list)
     minutes: float = 0.0
     seconds: float = 0.0
@@ -106,6 +109,7 @@ class Discovery:
                 }
                 for one in self.statements
             ],
+            "poses": [one.to_json() for one in self.poses],
             "networks": [asdict(one) for one in self.networks],
         }
         path = self.folder / FILE
@@ -124,6 +128,7 @@ class Discovery:
                 one["subgroup"] = Subgroup.from_json(one["subgroup"])
                 one["because"] = None if one["because"] is None else Subgroup.from_json(one["because"])
             values["statements"] = [Statement(**one) for one in values["statements"]]
+            values["poses"] = [Poses.from_json(one) for one in values["poses"]]
             values["networks"] = [
                 Network(**one | {"validation": tuple(one["validation"])}) for one in values["networks"]
             ]
@@ -132,7 +137,3 @@ class Discovery:
             raise RunError(f"{folder} is not the folder of a discovery: it has no {FILE}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RunError(f"{path} is damaged ({error}): run pscnn discover again") from None
-
-    def with_networks(self, networks: list[Network]) -> Discovery:
-        """The same with another table."""
-        return replace(self, networks=networks)

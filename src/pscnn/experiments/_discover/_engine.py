@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pscnn._extras import PscnnError
-from pscnn._files import make_folder, write_whole
+from pscnn._files import make_folder
 from pscnn._types import Array
-from pscnn.data import DataError, own
+from pscnn.data import own
 from pscnn.experiments._discover import _plan
 from pscnn.experiments._discover._discovery import Discovery
-from pscnn.experiments._discover._networks import LABELS, Network, batch_size, settings_of, train_network
+from pscnn.experiments._discover._jobs import Job, pool_of, results
+from pscnn.experiments._discover._networks import (
+    LABELS,
+    Network,
+    batch_size,
+    read_row,
+    settings_of,
+    train_network,
+    write_row,
+)
 from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
+from pscnn.experiments._discover._poses import Poses, find_poses, folds, read_poses, write_poses
+from pscnn.experiments._discover._prepare import is_prepared, prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup, candidates, likely_angles, scouts
 from pscnn.experiments._discover._verdict import UNCLEAR, Comparison, compare
 from pscnn.groups import O2, Group, parse
-from pscnn.training import ConfigError, processes
+from pscnn.tasks.own import OwnSettings
+from pscnn.training import ConfigError
 
 VERSION = 1
 """Of what is kept for resuming; another one is done again."""
@@ -88,7 +99,7 @@ def discover(
         if out is not None
         else Path("discover") / (Path(data).stem if isinstance(data, str | Path) else "data")
     )
-    if isinstance(data, Path) and _is_prepared(data):
+    if is_prepared(data):
         path = data
     else:
         reading.setdefault("square", group is None or own.has_quarter_turns(group))
@@ -99,8 +110,7 @@ def discover(
         raise ConfigError(f"{whole.name} acts on {whole.dimension} axes, but the examples have {about.dimension}")
     count = workers or os.cpu_count() or 1
     clock = _plan.Clock(began, 60 * minutes, count)
-    key = json.dumps([VERSION, path.name, whole.name, bandlimit, width], sort_keys=True)
-    done = folder / "steps" / hashlib.sha256(key.encode()).hexdigest()[:8]
+    done = folder / "steps" / _digest([VERSION, path.name, whole.name, bandlimit, width])
     make_folder(done, "out", PscnnError)
     if not resume:
         for file in done.iterdir():
@@ -108,39 +118,28 @@ def discover(
     tell = print if say is None else say
     tell(_plan.words(clock, len(candidates(whole)), PARTS, len(LABELS)))
     found = Discovery(folder, path.name, about, whole.name, None, [], False, 0, 0.0, 0.0, 0, minutes=minutes)
-    with _pool(count) as pool:
+    with pool_of(count) as pool:
         work = _Work(folder, path, about, whole, clock, pool, accelerator, done, tell)
-        for found in _steps(work, found, bandlimit, width):
-            found = replace(found, seconds=round(clock.spent, 1))
+        for so_far in _steps(work, found, bandlimit, width):
+            found = replace(so_far, seconds=round(clock.spent, 1))
             found.save()
     return found
-
-
-@contextlib.contextmanager
-def _pool(workers: int) -> Iterator[Executor | None]:
-    """Processes, unless one is enough; an interruption ends them and nothing else."""
-    with contextlib.suppress(KeyboardInterrupt):
-        if workers == 1:
-            yield None
-        else:
-            with processes(workers) as pool:
-                yield pool
 
 
 def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -> Iterator[Discovery]:
     """The answer so far, after every step."""
     yield replace(found, complete=False)
-    subgroups = candidates(work.group, _angles(work))
+    angles, poses = _look(work)
+    found = replace(found, poses=poses)
+    subgroups = candidates(work.group, angles, folds(poses))
     names = ", ".join(str(one) for one in subgroups[1:])
     work.say(f"comparing networks in which these are enforced: {names}")
-    collected: list[tuple[int, int, PartResult]] = []
-    compared = None
+    collected: list[PartResult] = []
     for seed in range(100):
         begun = work.clock.spent
         for result in _parts(work, subgroups, seed):
             collected.append(result)
-            compared = _compared(subgroups, [one for *_, one in collected], work.about)
-            found = _with(found, compared, len(collected))
+            found = _with(found, _compared(subgroups, collected, work.about), len(collected))
             yield replace(found, complete=False)
         took = work.clock.spent - begun
         unclear = [one for one in found.statements if one.verdict == UNCLEAR]
@@ -156,85 +155,66 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
     yield replace(found, complete=True)
 
 
-def _angles(work: _Work) -> list[float]:
-    """Of mirror lines, from the losses of a short training in which one is enforced at every angle."""
-    if work.group != O2():
-        return []
-    tried = scouts(work.group)
-    work.say("looking for mirror lines")
-    seconds = max(1.0, work.clock.each(_plan.SCOUT, 1) - _plan.START)
-    size = batch_size(work.about)
-    arguments = (work.path, work.group.name, tried, 0, 99, _plan.SCOUT_STEPS, seconds, size, False, work.accelerator)
-    results = _do(work, train_part, [("scout.npz", arguments)], PartResult.read)
-    losses = np.concatenate([one.losses for _, one in results])
+def _look(work: _Work) -> tuple[list[float], list[Poses]]:
+    """Likely angles of mirror lines, and which symmetries the examples themselves have.
+
+    The angles are from the losses of a short training in which a mirror line is enforced at every angle.
+    """
+    work.say("testing whether the examples come turned and mirrored, looking for mirror lines")
+    seconds = max(1.0, work.clock.each(_plan.SCOUT, 1 if work.pool is not None else 2) - _plan.START)
+    jobs = [Job("poses.json", find_poses, (work.path, work.group.name, 0.8 * seconds), read_poses, write_poses)]
+    tried = scouts(work.group) if work.group == O2() else []
+    if tried:
+        jobs.append(_probe_job("scout.npz", work, tried, 0, 99, _plan.SCOUT_STEPS, seconds, held=False))
+    found = dict(results(jobs, work.done, work.pool))
     lines = [k for k, one in enumerate(tried) if one.name == "D(1)"]
-    return likely_angles([tried[k].angle or 0.0 for k in lines], losses[lines])
+    if not lines:
+        return [], found[0]
+    angles = [tried[k].angle or 0.0 for k in lines]
+    return likely_angles(angles, found[1].losses[lines], folds(found[0])), found[0]
 
 
-def _parts(work: _Work, subgroups: Sequence[Subgroup], seed: int) -> Iterator[tuple[int, int, PartResult]]:
+def _probe_job(
+    name: str, work: _Work, subgroups: Sequence[Subgroup], part: int, seed: int, steps: int, seconds: float, held: bool
+) -> Job:
     size = batch_size(work.about)
-    most = _plan.steps(sum(work.about.counts[:2]), size)
-    seconds = max(1.0, work.clock.each(_plan.COMPARE, PARTS) - (0 if seed else 1))
-    which = hashlib.sha256(json.dumps([one.to_json() for one in subgroups]).encode()).hexdigest()[:6]
+    arguments = (work.path, work.group.name, subgroups, part, seed, steps, seconds, size, held, work.accelerator)
+    return Job(name, train_part, arguments, PartResult.read, PartResult.save)
+
+
+def _parts(work: _Work, subgroups: Sequence[Subgroup], seed: int) -> Iterator[PartResult]:
+    steps = _plan.steps(sum(work.about.counts[:2]), batch_size(work.about))
+    seconds = max(1.0, work.clock.each(_plan.COMPARE, PARTS) - 1)
+    mark = _digest([one.to_json() for one in subgroups])
     jobs = [
-        (
-            f"part-{seed}-{part}-{which}.npz",
-            (work.path, work.group.name, subgroups, part, seed, most, seconds, size, True, work.accelerator),
-        )
+        _probe_job(f"part-{seed}-{part}-{mark}.npz", work, subgroups, part, seed, steps, seconds, held=True)
         for part in range(PARTS)
     ]
-    for number, result in _do(work, train_part, jobs, PartResult.read):
+    for number, result in results(jobs, work.done, work.pool):
         work.say(f"part {number + 1} of {PARTS}: {len(result.rows)} held-out examples, {result.steps} steps")
-        yield seed, number, result
+        yield result
 
 
-def _networks(work: _Work, settings: dict[str, Any], found: Discovery) -> Iterator[Network]:
+def _networks(work: _Work, settings: dict[str, OwnSettings], found: Discovery) -> Iterator[Network]:
     labels = [LABELS[kind].format(kept=found.kept) for kind in settings]
     work.say(f"training for the table: {'; '.join(labels)}")
     seconds = max(1.0, work.clock.each(_plan.NETWORKS, len(settings)) - _plan.START / 2)
-    accelerator = work.accelerator
-    jobs = []
-    for kind, own_settings in settings.items():
-        mark = hashlib.sha256(json.dumps(own_settings.to_dict(), sort_keys=True).encode()).hexdigest()[:6]
-        jobs.append((f"network-{kind}-{mark}.json", (kind, own_settings, work.folder, seconds, accelerator)))
-    for _, network in _do(work, train_network, jobs, _read_network):
+    jobs = [
+        Job(
+            f"network-{kind}-{_digest(one.to_dict())}.json",
+            train_network,
+            (kind, one, work.folder, seconds, work.accelerator),
+            read_row,
+            write_row,
+        )
+        for kind, one in settings.items()
+    ]
+    for _, network in results(jobs, work.done, work.pool):
         yield network
 
 
-def _read_network(path: Path) -> Network:
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return Network(**values | {"validation": tuple(values["validation"])})
-
-
-def _save(result: Any, path: Path) -> None:
-    if isinstance(result, PartResult):
-        result.save(path)
-    else:
-        write_whole(path, json.dumps(asdict(result)) + "\n")
-
-
-def _do(
-    work: _Work, function: Callable[..., Any], jobs: Sequence[tuple[str, tuple[Any, ...]]], read: Callable[[Path], Any]
-) -> Iterator[tuple[int, Any]]:
-    """Results with their numbers, as they come: what was kept first, then what is done now, and kept."""
-    left: list[int] = []
-    for number, (name, _) in enumerate(jobs):
-        try:
-            yield number, read(work.done / name)
-        except (OSError, ValueError, KeyError, TypeError, EOFError):  # not there, or damaged
-            left.append(number)
-    if work.pool is None:
-        for number in left:
-            result = function(*jobs[number][1])
-            _save(result, work.done / jobs[number][0])
-            yield number, result
-        return
-    futures: dict[Future[Any], int] = {work.pool.submit(function, *jobs[number][1]): number for number in left}
-    for future in as_completed(futures):
-        number = futures[future]
-        result = future.result()
-        _save(result, work.done / jobs[number][0])
-        yield number, result
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _compared(subgroups: Sequence[Subgroup], results: Sequence[PartResult], about: own.About) -> Comparison:
@@ -264,42 +244,3 @@ def _with(found: Discovery, compared: Comparison, trained: int) -> Discovery:
         constant=compared.constant,
         trained=trained,
     )
-
-
-def _is_prepared(path: Path) -> bool:
-    """Whether a file was written by ``prepared_file``."""
-    if not (path.name.startswith("data-") and path.suffix == ".npz" and path.is_file()):
-        return False
-    try:
-        own.read_about(path)
-    except DataError:
-        return False
-    return True
-
-
-def prepared_file(source: Any, folder: Path, **reading: Any) -> Path:
-    """Prepare data in a folder, under a name that tells their content: changed data are other data.
-
-    Args:
-        source: As for ``own.prepare``.
-        folder: Where; it is removed again if the data cannot be used and nothing else is in it.
-        reading: Options of ``own.prepare``.
-    """
-    new = not folder.exists()
-    make_folder(folder, "out", PscnnError)
-    temporary = folder / ".data.npz"
-    try:
-        own.prepare(source, temporary, **reading)
-    except PscnnError:
-        if new:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        raise
-    digest = hashlib.sha256()
-    with np.load(temporary) as arrays:
-        for name in ("pixels", "targets", "split", "about"):
-            digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    path = folder / f"data-{digest.hexdigest()[:8]}.npz"
-    temporary.replace(path)
-    own.write_contact_sheet(path, folder / "examples.png")
-    return path

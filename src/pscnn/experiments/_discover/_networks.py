@@ -1,16 +1,18 @@
-"""The networks of the table: one that enforces what can be kept, and its rivals, with equal time and rates of their own."""
+"""The networks of the table: one that enforces what can be kept, and its rivals, all with equal time."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from pscnn._files import write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover._subgroups import Subgroup
@@ -82,7 +84,7 @@ def settings_of(
     wide = [replace(base, method="cnn", width=base.width * k) for k in (1, 2, 3, 4, 6, 8, 12, 16)]
     plain = min(wide, key=lambda one: abs(math.log(parameter_count(one) / aim)))
     found: dict[str, OwnSettings] = {}
-    if kept is not None and kept.group.order != 1:
+    if kept is not None and kept.group.order != 1 and not (kept.axis and kept.angle is not None):
         if kept.group == parse(group):
             found["kept"] = replace(base, method="scnn")
         else:
@@ -141,3 +143,14 @@ def _scores(task: Any, model: torch.nn.Module, name: str) -> Array:
 def recommended(networks: Sequence[Network]) -> Network:
     """The one with the best mean on validation examples; of equal ones the first."""
     return max(networks, key=lambda one: one.mean)
+
+
+def write_row(one: Network, path: Path) -> None:
+    """As a file."""
+    write_whole(path, json.dumps(asdict(one)) + "\n")
+
+
+def read_row(path: Path) -> Network:
+    """From a file."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return Network(**values | {"validation": tuple(values["validation"])})

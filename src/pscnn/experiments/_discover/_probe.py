@@ -1,12 +1,12 @@
 """One equivariant network with many ends: every subgroup K has an end of its own that can only do what K allows.
 
-The trunk is equivariant to H and gives features v(x) that turn with the example, v(hx) = ρ(h)v(x). The end of K averages
-a small network over K,
+The trunk is equivariant to H and gives features v(x) that turn with the example, v(hx) = ρ(h)v(x). The end of K
+averages a small network over K,
 
     f_K(x) = (1/|K|) Σ_k ρ_out(k)⁻¹ m_K(ρ(k) v(x)),
 
-which is invariant (for vectors: equivariant) under K and, with free m_K, under nothing else. All ends are trained at once
-on one trunk, so that what they score differs by what is enforced and by little else, and a dozen subgroups cost as
+which is invariant (for vectors: equivariant) under K and, with free m_K, under nothing else. All ends are trained at
+once on one trunk, so that what they score differs by what is enforced and by little else, and a dozen subgroups cost as
 much as one network.
 
 No end may read the pose of an example off the grid of pixels: the trunk sees g·x for a random g, and ρ(g)⁻¹ takes its

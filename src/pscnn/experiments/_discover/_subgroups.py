@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from pscnn._types import Array
-from pscnn.groups import O2, O3, SO2, SO3, Axial, C, D, Group, parse, rotation
+from pscnn._types import Array, ArrayLike
+from pscnn.groups import O2, O3, SO2, SO3, Axial, C, D, Group, axis_angle, parse, rotation
 
 USUAL_ANGLES = (90.0, 0.0, 45.0, 135.0)
 """Of mirror lines, in degrees from the x axis, counter-clockwise: 90° is that of left and right."""
@@ -30,11 +30,11 @@ class Subgroup:
     Attributes:
         group: K, in its usual place.
         angle: Of one of its mirror lines, in degrees from the x axis, counter-clockwise; None if it has none or if all
-            lines are mirror lines.
+            lines are mirror lines. In space, by which its mirrors are turned about its axis.
 
     Example:
         >>> mirror = Subgroup(D(1), 30.0)
-        >>> mirror.name, str(mirror), Subgroup(D(2), 30.0).contains(mirror)
+        >>> mirror.name, str(mirror), Subgroup(D(2), 30.0).includes(mirror)
         ('D(1)', 'D(1) at 30°', True)
     """
 
@@ -42,11 +42,12 @@ class Subgroup:
     angle: float | None = None
 
     def __post_init__(self) -> None:
-        turns = isinstance(self.group, D)
-        if (self.angle is not None) != turns:
+        planar = self.group.planar
+        turns = isinstance(planar, D)
+        if (self.angle is None and isinstance(self.group, D)) or (self.angle is not None and not turns):
             raise ValueError(f"Subgroup: {self.group.name} {'needs an' if turns else 'has no'} angle")
-        if self.angle is not None and isinstance(self.group, D):
-            object.__setattr__(self, "angle", round(float(self.angle) % (180 / self.group.n), 2))
+        if self.angle is not None and isinstance(planar, D):
+            object.__setattr__(self, "angle", round(float(self.angle) % (180 / planar.n), 2))
 
     @property
     def name(self) -> str:
@@ -64,25 +65,30 @@ class Subgroup:
     @cached_property
     def _frame(self) -> Array:
         """From where the group is usually, with a mirror line along y, to its place."""
-        return np.eye(self.group.dimension) if self.angle is None else rotation(np.radians(self.angle - 90))
+        if self.angle is None:
+            return np.eye(self.group.dimension)
+        turn = np.radians(self.angle - 90)
+        return rotation(turn) if self.axis is None else axis_angle(np.array([self.axis]), turn)[0]
 
     def elements(self) -> Array:
         """All elements of a finite group, (N, n, n); of others, those of a fine quadrature."""
         nodes, _ = self.group.quadrature(12 if self.group.planar is None else 64)
         return np.asarray(self._frame @ nodes @ self._frame.T)
 
-    def holds(self, elements: Array) -> bool:
+    def contains(self, elements: ArrayLike) -> bool:
         """Whether all given elements are in it."""
-        return self.group.contains(self._frame.T @ elements @ self._frame)
+        return self.group.contains(self._frame.T @ np.asarray(elements) @ self._frame)
 
-    def contains(self, other: Subgroup) -> bool:
+    def sample(self, count: int, seed: int) -> Array:
+        """Elements drawn uniformly, (count, n, n)."""
+        return np.asarray(self._frame @ self.group.sample(count, seed) @ self._frame.T)
+
+    def includes(self, other: Subgroup) -> bool:
         """Whether another one is part of it, or equal to it."""
         mine, theirs = self.group.order, other.group.order
         if mine is not None and (theirs is None or mine % theirs):
             return False
-        if theirs is not None:
-            return self.holds(other.elements())
-        return self.holds(other.group.sample(16, seed=0))
+        return self.contains(other.elements() if theirs is not None else other.sample(16, seed=0))
 
     def nodes(self, rng: np.random.Generator) -> Array:
         """Elements to average over: all of a finite group, of others some, moved at random.
@@ -143,9 +149,10 @@ def candidates(group: Group, found: Sequence[float] = (), numbers: Sequence[int]
 
 def _in_space(group: Group) -> list[Subgroup]:
     found: list[Subgroup] = [identity(group)]
+    found += [Subgroup(D(1).about((0, 0, 1)), 90.0), Subgroup(D(1).about((0, 0, 1)), 0.0)]  # of x, and of y
+    found.append(Subgroup(D(1).about((1, 0, 0))))  # of z
     for axis in AXES:
         found += [Subgroup(planar.about(axis)) for planar in (C(2), C(4), SO2())]
-        found.append(Subgroup(D(1).about(axis)))  # a mirror whose plane holds the axis
         found.append(Subgroup(O2().about(axis, "turn")))
         found.append(Subgroup(O2().about(axis)))
     return within(group, [*found, Subgroup(SO3()), Subgroup(O3()), Subgroup(group)])
@@ -156,7 +163,7 @@ def within(group: Group, found: Sequence[Subgroup]) -> list[Subgroup]:
     whole = Subgroup(group, 90.0 if isinstance(group, D) else None)
     out: list[Subgroup] = []
     for one in found:
-        if whole.contains(one) and not any(one.contains(other) and other.contains(one) for other in out):
+        if whole.includes(one) and not any(one.includes(other) and other.includes(one) for other in out):
             out.append(one)
     return out
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def compare(
     """
     count = scores.shape[1]
     smaller = [
-        [j for j, other in enumerate(subgroups) if j != k and one.contains(other)] for k, one in enumerate(subgroups)
+        [j for j, other in enumerate(subgroups) if j != k and one.includes(other)] for k, one in enumerate(subgroups)
     ]
     pairs = [(j, k) for k in range(len(subgroups)) for j in smaller[k]]
     gaps = np.stack([scores[j] - scores[k] for j, k in pairs] + [constant - own for own in scores])
@@ -93,7 +93,7 @@ def compare(
         half = np.full(len(gaps), np.inf)
     else:
         means, half = intervals(gaps, parts, binary=binary)
-    low, high = dict(zip(pairs, means - half)), dict(zip(pairs, means + half))
+    low, high = (dict(zip(pairs, ends[: len(pairs)], strict=True)) for ends in (means - half, means + half))
     better = (means + half)[len(pairs) :] < 0
     learnt = bool(better.any()) and count >= FEWEST
     error = float("inf") if binary else max(1e-6, -float(scores[0].mean()))
@@ -174,7 +174,7 @@ def consistent(subgroups: Sequence[Subgroup], own: Sequence[str]) -> tuple[list[
     Where both would be said, neither is.
     """
     count = len(own)
-    inside = [[j for j in range(count) if j != k and subgroups[k].contains(subgroups[j])] for k in range(count)]
+    inside = [[j for j in range(count) if j != k and subgroups[k].includes(subgroups[j])] for k in range(count)]
     doubtful = {
         index for k in range(count) for j in inside[k] if own[k] == KEPT and own[j] == BROKEN for index in (j, k)
     }
@@ -195,11 +195,6 @@ def _largest(subgroups: Sequence[Subgroup], verdicts: Sequence[str], scores: Arr
     kept = [k for k, verdict in enumerate(verdicts) if verdict == KEPT]
     best = max(kept, key=lambda k: (*subgroups[k].rank, scores[k].mean(), -k))
     one = subgroups[best]
-    if any(v == UNCLEAR and other.contains(one) for v, other in zip(verdicts, subgroups, strict=True)):
+    if any(v == UNCLEAR and other.includes(one) for v, other in zip(verdicts, subgroups, strict=True)):
         return None
     return one
-
-
-def without_verdict(statement: Statement) -> Statement:
-    """The same numbers, of which nothing is concluded."""
-    return replace(statement, verdict=UNCLEAR, because=None)
