@@ -15,6 +15,8 @@ FEWEST = 50
 """Held-out examples below which nothing is said."""
 TOLERANCE = {False: "3 points", True: "3 % of the variance, and no more than the error without any symmetry"}
 MOST_LISTED = 4
+SHOWN_POSES = ("SO(2)", "D(1)", "SO(3)", "SO(2)@x", "SO(2)@y", "SO(2)@z")
+"""Of the symmetries of the examples, those that get a sentence."""
 
 
 def subgroup_words(one: Subgroup) -> str:
@@ -45,10 +47,12 @@ def discovery_headline(found: Discovery) -> str:
         return "These networks learnt too little to say anything about symmetries."
     if found.kept is None:
         sure = _maximal([one for one in found.statements if one.verdict == "kept"])
+        guess = found.guess
+        more = "" if guess is None else f" The best guess is {plain(subgroup_words(guess))}."
         if not sure:
-            return "Which symmetry the task has cannot be told from these examples."
+            return f"Which symmetry the task has cannot be told from these examples.{more}"
         known = plain(listed([subgroup_words(one.subgroup) for one in sure[:MOST_LISTED]]))
-        return f"It is safe to enforce {known}; whether more can be enforced cannot be told."
+        return f"It is safe to enforce {known}; whether more can be enforced cannot be told.{more}"
     if found.kept.group.order == 1:
         return "No symmetry that was tried can be enforced without loss."
     whole = plain(subgroup_words(found.kept))
@@ -93,10 +97,33 @@ def _symmetries(found: Discovery) -> list[str]:
         more = f" and {len(unclear) - MOST_LISTED} more" if len(unclear) > MOST_LISTED else ""
         out.append(f"Cannot be told: {said}{more}. More examples or more --minutes may tell.")
     out.append(
-        f"How sure: {found.examples} held-out examples, {found.trained} networks; all intervals together hold with 95 % "
-        f"confidence. A symmetry counts as kept if it costs less than {TOLERANCE[found.about.regression]} for sure. "
-        "It is kept by the answer: images need not come at all these poses."
+        f"How sure: {found.examples} held-out examples, {found.trained} networks; all intervals together hold with "
+        f"95 % confidence. A symmetry counts as kept if it costs less than {TOLERANCE[found.about.regression]} for sure."
     )
+    return [*out, *_poses(found)]
+
+
+def _poses(found: Discovery) -> list[str]:
+    """What the examples come like, beside what the answer depends on."""
+    out = []
+    verdicts = {one.subgroup: one.verdict for one in found.statements}
+    for one in found.poses:
+        verdict, what = verdicts.get(one.subgroup), plain(subgroup_words(one.subgroup))
+        if one.subgroup.group.name not in SHOWN_POSES or one.present is None or verdict not in ("kept", "broken"):
+            continue
+        come = f"The examples {'come' if one.present else 'do not come'} transformed by {what} as often as not"
+        if one.present and verdict == "kept":
+            end = ", and the answer does not depend on it."
+        elif one.present:
+            end = ", and the answer depends on it: do not augment by it."
+        elif verdict == "kept":
+            end = (
+                ", but the answer need not depend on it: enforcing it, or augmenting by it, costs nothing here, and "
+                "prepares for examples in other poses."
+            )
+        else:
+            end = ", and the answer depends on it: do not augment by it."
+        out.append(come + end)
     return out
 
 
@@ -126,7 +153,7 @@ def _name(kind: str, found: Discovery) -> str:
 def network_label(one: Network, found: Discovery) -> str:
     """What a network is called in the table."""
     if one.kind == "kept":
-        return f"equivariant network ({found.kept})"
+        return f"equivariant network ({found.kept or found.guess})"
     return LABELS[one.kind]
 
 

@@ -15,7 +15,7 @@ from pscnn.data import own
 from pscnn.experiments._discover._networks import Network, recommended
 from pscnn.experiments._discover._poses import Poses
 from pscnn.experiments._discover._subgroups import Subgroup
-from pscnn.experiments._discover._verdict import Statement, intervals
+from pscnn.experiments._discover._verdict import KEPT, TOLERANCE, UNCLEAR, Statement, intervals
 from pscnn.training import RunError
 
 FILE = "discovery.json"
@@ -71,6 +71,17 @@ class Discovery:
     minutes: float = 0.0
     seconds: float = 0.0
     complete: bool = True
+
+    @property
+    def guess(self) -> Subgroup | None:
+        """The largest subgroup that is not broken and whose mean cost is small, where nothing is certain."""
+        if not self.learnt:
+            return None
+        likely = [
+            one for one in self.statements if one.verdict == KEPT or (one.verdict == UNCLEAR and one.cost < TOLERANCE)
+        ]
+        best = max(likely, key=lambda one: (*one.subgroup.rank, -one.cost), default=None)
+        return None if best is None else best.subgroup
 
     @property
     def recommended(self) -> Network | None:

@@ -146,7 +146,7 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
         if not unclear or not found.learnt or work.clock.until(_plan.COMPARE) < 1.05 * max(took, 1.0):
             break
         work.say(f"not clear yet: {', '.join(str(one.subgroup) for one in unclear)}; once more with other networks")
-    settings = settings_of(work.path, work.group.name, found.kept, width, bandlimit)
+    settings = settings_of(work.path, work.group.name, found.kept or found.guess, width, bandlimit)
     for network in _networks(work, settings, found):
         found = replace(
             found, networks=sorted([*found.networks, network], key=lambda one: list(LABELS).index(one.kind))
@@ -196,7 +196,7 @@ def _parts(work: _Work, subgroups: Sequence[Subgroup], seed: int) -> Iterator[Pa
 
 
 def _networks(work: _Work, settings: dict[str, OwnSettings], found: Discovery) -> Iterator[Network]:
-    labels = [LABELS[kind].format(kept=found.kept) for kind in settings]
+    labels = [LABELS[kind].format(kept=found.kept or found.guess) for kind in settings]
     work.say(f"training for the table: {'; '.join(labels)}")
     seconds = max(1.0, work.clock.each(_plan.NETWORKS, len(settings)) - _plan.START / 2)
     jobs = [
