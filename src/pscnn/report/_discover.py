@@ -71,12 +71,10 @@ def read_discovery(settings: Sequence[OwnSettings], store: Store) -> Discovery:
     scores = {m: [experiments.validation_scores(folder) for folder in runs[m]] for m in runs}
     results = {m: [training.read_result(folder) or {} for folder in runs[m]] for m in runs}
     choice, differences = experiments.choose(scores)
-    targets = training.read_task(runs["p-scnn"][0]).load(None)["validation"].labels.numpy()
-    if holds.regression:
-        constant = -float((((targets - np.array(holds.means)) / np.array(holds.deviations)) ** 2).mean())
-    else:
-        constant = float(np.bincount(targets).max() / len(targets))
-    key = "test_rmse" if holds.regression else "test_accuracy"
+    task = training.read_task(runs["p-scnn"][0])
+    train, validation = (task.load(None)[split].labels for split in ("train", "validation"))
+    constant = float(training.target_of(holds).constant_score(validation, train).mean())
+    key = next(iter(task.scores))
     return Discovery(
         holds,
         settings[0].group,
