@@ -41,8 +41,8 @@ def read_object(source: Any, wanted: str | None, dimension: int | None, on_read:
             return from_arrays(arrays, name_of(source), wanted, dimension)
         raise DataError(f"a mapping must have images and labels, or train, val and test, got {_keys(source)}")
     if isinstance(source, tuple) and len(source) == 2 and all(_is_array(part) for part in source):
-        images, targets = source
-        second = "masks" if np.ndim(targets) > 2 and wanted in (None, "masks") else "labels"
+        images, targets = source[0], _numpy(source[1])
+        second = "masks" if targets.ndim > 2 and wanted in (None, "masks") else "labels"
         return read_object({"images": images, second: targets}, wanted, dimension, on_read)
     if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")) or isinstance(source, str | bytes):
         raise DataError(

@@ -66,6 +66,8 @@ def _load_finite(folder: str | Path) -> Trained:
 
 
 def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
+    for value in (*plain.parameters(), *plain.buffers()):
+        value.data = value.data.contiguous()  # torch warns about kernels whose axes lie in another order
     program = torch.export.export(plain, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
     buffer = io.BytesIO()  # torch reports a full disk in words of its own
     torch.export.save(program, buffer)
