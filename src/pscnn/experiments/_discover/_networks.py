@@ -76,12 +76,13 @@ def settings_of(
     about = own.read_about(path)
     given: dict[str, Any] = {"width": width} if width is not None else {}
     base = OwnSettings(
-        data=path.name, about=about.to_json(), group=group, schedule="cosine", warmup=0.1, select="last", **given
-    )
+        data=path.name, about=about.to_json(), network="own", group=group, schedule="cosine", warmup=0.1, select="last",
+        **given,
+    )  # fmt: skip
     base = replace(base, batch_size=batch_size(about, base.batch_size))
     partial = replace(base, bandlimit=bandlimit)
     aim = parameter_count(partial)
-    wide = [replace(base, method="cnn", width=base.width * k) for k in (1, 2, 3, 4, 6, 8, 12, 16)]
+    wide = [replace(base, method="cnn", width=base.width * k) for k in (0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8)]
     plain = min(wide, key=lambda one: abs(math.log(parameter_count(one) / aim)))
     found: dict[str, OwnSettings] = {}
     if kept is not None and kept.group.order != 1 and not (kept.axis and kept.angle is not None):
