@@ -31,7 +31,7 @@ def candidates(dimension: int) -> list[Kept | Some]:
 
 def some_poses(dimension: int) -> Array:
     if dimension == 3:
-        turns = O3().sample(300, seed=1)
+        turns = O3().sample(120, seed=1)
         return np.concatenate([turns, -turns])
     turns = rotation(np.radians(np.arange(0, 360, 2.0) + 0.37))
     return np.concatenate([turns, turns @ MIRROR])
