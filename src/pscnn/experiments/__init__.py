@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
+from pscnn.experiments._curve import Curve, curve
 from pscnn.experiments._discover import (
     DISCOVER_METHODS,
     Choice,
@@ -46,12 +47,14 @@ __all__ = [
     "BenchCase",
     "Cell",
     "Choice",
+    "Curve",
     "Difference",
     "Presence",
     "Sheet",
     "check_settings",
     "check_words",
     "choose",
+    "curve",
     "discover_plan",
     "equal_width",
     "finished",

@@ -15,6 +15,7 @@ from pscnn.report._results import ablation_figure, confusion_figure, tradeoff_fi
 from pscnn.report._spheres import sphere_figure
 
 if TYPE_CHECKING:
+    from pscnn.report._curve import curve_figure, curve_words
     from pscnn.report._discover import (
         discovery_layers,
         discovery_scores,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     )
     from pscnn.report._html import check_report, html_report
     from pscnn.report._pictures import check_drawable, draw_sheets
+    from pscnn.report._presence import presence_words
     from pscnn.report._quickstart import quickstart
     from pscnn.report._rows import FORMATS, finished_runs, run_rows, sheet_rows, write_rows
 
@@ -37,6 +39,8 @@ __all__ = [
     "check_report",
     "comparison_animation",
     "confusion_figure",
+    "curve_figure",
+    "curve_words",
     "degree_figure",
     "density_chart",
     "density_curves",
@@ -53,6 +57,7 @@ __all__ = [
     "layer_summaries",
     "measure_figure",
     "plane_elements",
+    "presence_words",
     "quickstart",
     "read_discovery",
     "run_rows",
@@ -68,7 +73,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what is about runs when it is asked for: pictures of a network need no extra ``training``."""
-    for home in ("_rows", "_html", "_pictures", "_quickstart", "_discover") if name in __all__ else ():
+    for home in (
+        ("_rows", "_html", "_pictures", "_quickstart", "_discover", "_curve", "_presence") if name in __all__ else ()
+    ):
         module = importlib.import_module(f"pscnn.report.{home}")
         if hasattr(module, name):
             return getattr(module, name)

@@ -13,9 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from pscnn.densities import degree, summary, typed_layers
-from pscnn.groups import Group
+from pscnn.groups import Elements, Group
 from pscnn.report._degree import agreement_figure, degree_figure
-from pscnn.report._elements import Elements
 from pscnn.report._explore import numbers
 from pscnn.report._forecast import comparison_animation, forecast_animation, forecast_figure
 from pscnn.training import Task
