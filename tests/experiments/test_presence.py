@@ -89,8 +89,8 @@ SYMMETRIC: dict[str, tuple[Callable[[int], Tensor], list[Group]]] = {
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_a_symmetry_that_is_there_is_seldom_called_absent(name: str) -> None:
     make, candidates = SYMMETRIC[name]
-    errors = sum(False in found(make(k), candidates, seed=k) for k in range(20))
-    assert errors <= 3  # 1 is expected at most
+    errors = sum(False in found(make(k), candidates, seed=k) for k in range(12))
+    assert errors <= 3  # one in twenty is expected at most
 
 
 def test_the_symmetries_of_many_arrows_are_found() -> None:
@@ -108,8 +108,8 @@ def test_few_examples_do_not_tell() -> None:
 
 
 def test_what_a_subgroup_lacks_larger_groups_lack() -> None:
-    """All turns by 1/16 of a circle were drawn; D(16) mirrors half of its copies only, and its test alone says less."""
-    x = arrows(70, 3)
+    """Half of the copies by D(16) are rotated only: its test alone says less than that of the mirror."""
+    x = arrows(110, 3)
     alone = presence(x, D(16), [D(16)])[0]
     small, large = presence(x, D(16), [D(1), D(16)])
     assert alone.present is None

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
+from pscnn.experiments._curve import Curve, curve
 from pscnn.experiments._discover import (
     LABELS,
     Difference,
     Discovery,
     Network,
-    Poses,
     Statement,
     Subgroup,
     discover,
@@ -49,10 +49,10 @@ __all__ = [
     "VARIATIONS",
     "BenchCase",
     "Cell",
+    "Curve",
     "Difference",
     "Discovery",
     "Network",
-    "Poses",
     "Presence",
     "Sheet",
     "Statement",
@@ -63,6 +63,7 @@ __all__ = [
     "ask",
     "check_settings",
     "check_words",
+    "curve",
     "discover",
     "equal_width",
     "flow_sizes",

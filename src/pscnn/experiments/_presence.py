@@ -23,8 +23,9 @@ from pscnn.groups import O2, O3, Group
 
 FINEST, MOST = {2: 28, 3: 12}, {2: 700, 3: 400}
 """Pixels along the longest side that the classifier sees, and examples; in the plane and in space."""
-FEWEST = 12
-"""Examples below which nothing is said."""
+FEWEST, ENOUGH = 12, 300
+"""Examples below which nothing is said, and below which no symmetry is called present: a classifier needs some to learn
+from, before it means anything that it finds nothing."""
 LEVEL = 0.05
 """Probability of calling any symmetry absent that is there, over all tests together."""
 CLOSE = 0.6
@@ -164,7 +165,7 @@ def _judged(products: Tensor, level: float, seed: int) -> tuple[tuple[float, flo
     interval = (share, max(0.0, share - half), min(1.0, max(share, 0.5) + half))  # below one half is chance
     if share > CLOSE and interval[1] > 0.5:
         return interval, False
-    return interval, True if interval[2] < CLOSE else None
+    return interval, True if interval[2] < CLOSE and len(products) >= ENOUGH else None
 
 
 def _elements(candidate: Candidate, count: int, seed: int) -> Tensor:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pscnn.experiments import LABELS, Discovery, Network, Statement, Subgroup
+import torch
+
+from pscnn.experiments import LABELS, Discovery, Network, Statement, Subgroup, curve
+from pscnn.groups import parse
+from pscnn.report._curve import curve_figure, curve_words
+from pscnn.report._folded import address
 from pscnn.report._html import html_report
 from pscnn.report._phrases import group_words, listed, plain
-from pscnn.training import RunError
+from pscnn.report._presence import presence_words
+from pscnn.training import RunError, load
 
 FEWEST = 50
 """Held-out examples below which nothing is said."""
 TOLERANCE = {False: "3 points", True: "3 % of the variance, and no more than the error without any symmetry"}
 MOST_LISTED = 4
+CURVE_EXAMPLES, CURVE_STEPS = {2: 100, 3: 16}, 12
+"""Test examples that are transformed for the report, and angles."""
 SHOWN_POSES = ("SO(2)", "D(1)", "SO(3)", "SO(2)@x", "SO(2)@y", "SO(2)@z")
 """Of the symmetries of the examples, those that get a sentence."""
 
@@ -105,26 +114,9 @@ def _symmetries(found: Discovery) -> list[str]:
 
 def _poses(found: Discovery) -> list[str]:
     """What the examples come like, beside what the answer depends on."""
-    out = []
     verdicts = {one.subgroup: one.verdict for one in found.statements}
-    for one in found.poses:
-        verdict, what = verdicts.get(one.subgroup), plain(subgroup_words(one.subgroup))
-        if one.subgroup.group.name not in SHOWN_POSES or one.present is None or verdict not in ("kept", "broken"):
-            continue
-        come = f"The examples {'come' if one.present else 'do not come'} transformed by {what} as often as not"
-        if one.present and verdict == "kept":
-            end = ", and the answer does not depend on it."
-        elif one.present:
-            end = ", and the answer depends on it: do not augment by it."
-        elif verdict == "kept":
-            end = (
-                ", but the answer need not depend on it: enforcing it, or augmenting by it, costs nothing here, and "
-                "prepares for examples in other poses."
-            )
-        else:
-            end = ", and the answer depends on it: do not augment by it."
-        out.append(come + end)
-    return out
+    shown = [one for one in found.presence if one.group in verdicts and one.group.name in SHOWN_POSES]
+    return presence_words(shown, [verdicts[one.group] for one in shown])  # type: ignore[index]
 
 
 def _use(found: Discovery) -> list[str]:
@@ -228,6 +220,7 @@ def write_discovery(found: Discovery | str | Path, out: str | Path | None = None
         "scores": discovery_scores(found),
         "costs": discovery_costs(found),
         "unit": "in variances of the target" if found.about.regression else "in percentage points",
+        "curve": _curve(found),
         "figures": {"costs": _costs(found), "differences": _differences(found)},
     }
     return html_report(runs, out if out is not None else found.folder / "report.html", answer=answer)
@@ -255,3 +248,23 @@ def _differences(found: Discovery) -> dict[str, Any]:
         if best is not None
     ]
     return _rows(found, rows)
+
+
+def _curve(found: Discovery) -> dict[str, Any]:
+    """What the recommended network does with transformed test examples: a picture and sentences."""
+    best = found.recommended
+    assert best is not None
+    task, model = load(found.folder / best.run)
+    split = task.load(None)["test"]
+    rows = torch.linspace(0, len(split) - 1, min(len(split), CURVE_EXAMPLES[found.about.dimension])).long().unique()
+    if len(rows) < 2:
+        return {"label": network_label(best, found), "words": [], "picture": ""}
+    x, y = task.batch("test", split, rows, 0)
+    buffer = io.BytesIO()
+    drawn = curve(model, x, y, parse(found.group), found.about.kind, steps=CURVE_STEPS)
+    curve_figure(drawn).savefig(buffer, format="svg")
+    return {
+        "label": network_label(best, found),
+        "words": curve_words(drawn),
+        "picture": address("svg+xml", buffer.getvalue()),
+    }

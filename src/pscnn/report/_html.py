@@ -16,10 +16,9 @@ from pscnn import training
 from pscnn._extras import require
 from pscnn._files import write_whole
 from pscnn.densities import likelihoods, summary, typed_layers
-from pscnn.groups import Group
+from pscnn.groups import Elements, Group, explored
 from pscnn.models import roll_out
 from pscnn.report import _explore
-from pscnn.report._elements import Elements, explored
 from pscnn.report._folded import (
     cautions,
     confusion_shares,

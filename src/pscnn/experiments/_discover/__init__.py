@@ -3,7 +3,6 @@
 from pscnn.experiments._discover._discovery import Difference, Discovery
 from pscnn.experiments._discover._engine import discover
 from pscnn.experiments._discover._networks import LABELS, Network
-from pscnn.experiments._discover._poses import Poses
 from pscnn.experiments._discover._prepare import prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.experiments._discover._verdict import Statement
@@ -13,7 +12,6 @@ __all__ = [
     "Difference",
     "Discovery",
     "Network",
-    "Poses",
     "Statement",
     "Subgroup",
     "discover",

@@ -13,9 +13,10 @@ from pscnn._files import write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover._networks import Network, recommended
-from pscnn.experiments._discover._poses import Poses
+from pscnn.experiments._discover._poses import presence_from_json, presence_to_json
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.experiments._discover._verdict import KEPT, TOLERANCE, UNCLEAR, Statement, intervals
+from pscnn.experiments._presence import Presence
 from pscnn.training import RunError
 
 FILE = "discovery.json"
@@ -48,7 +49,7 @@ class Discovery:
         free: Mean score on them without any symmetry.
         constant: Mean score of a constant answer.
         trained: Networks that were trained for it, each with an end for every subgroup.
-        poses: Which symmetries the examples themselves have.
+        presence: Which symmetries the examples themselves have.
         networks: The table.
         minutes: That were given.
         seconds: That were used.
@@ -66,7 +67,7 @@ class Discovery:
     free: float
     constant: float
     trained: int
-    poses: list[Poses] = field(default_factory=list)
+    presence: list[Presence] = field(default_factory=list)
     networks: list[Network] = field(default_factory=list)
     minutes: float = 0.0
     seconds: float = 0.0
@@ -120,7 +121,7 @@ class Discovery:
                 }
                 for one in self.statements
             ],
-            "poses": [one.to_json() for one in self.poses],
+            "presence": [presence_to_json(one) for one in self.presence],
             "networks": [asdict(one) for one in self.networks],
         }
         path = self.folder / FILE
@@ -139,7 +140,7 @@ class Discovery:
                 one["subgroup"] = Subgroup.from_json(one["subgroup"])
                 one["because"] = None if one["because"] is None else Subgroup.from_json(one["because"])
             values["statements"] = [Statement(**one) for one in values["statements"]]
-            values["poses"] = [Poses.from_json(one) for one in values["poses"]]
+            values["presence"] = [presence_from_json(one) for one in values["presence"]]
             values["networks"] = [
                 Network(**one | {"validation": tuple(one["validation"])}) for one in values["networks"]
             ]

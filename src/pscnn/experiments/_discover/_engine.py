@@ -31,10 +31,11 @@ from pscnn.experiments._discover._networks import (
     write_row,
 )
 from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
-from pscnn.experiments._discover._poses import Poses, find_poses, folds, read_poses, write_poses
+from pscnn.experiments._discover._poses import find_poses, folds, read_poses, write_poses
 from pscnn.experiments._discover._prepare import is_prepared, prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup, candidates, likely_angles, scouts
 from pscnn.experiments._discover._verdict import UNCLEAR, Comparison, compare
+from pscnn.experiments._presence import Presence
 from pscnn.groups import O2, Group, parse
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import ConfigError
@@ -130,7 +131,7 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
     """The answer so far, after every step."""
     yield replace(found, complete=False)
     angles, poses = _look(work)
-    found = replace(found, poses=poses)
+    found = replace(found, presence=poses)
     subgroups = candidates(work.group, angles, folds(poses))
     names = ", ".join(str(one) for one in subgroups[1:])
     work.say(f"comparing networks in which these are enforced: {names}")
@@ -155,7 +156,7 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
     yield replace(found, complete=True)
 
 
-def _look(work: _Work) -> tuple[list[float], list[Poses]]:
+def _look(work: _Work) -> tuple[list[float], list[Presence]]:
     """Likely angles of mirror lines, and which symmetries the examples themselves have.
 
     The angles are from the losses of a short training in which a mirror line is enforced at every angle.

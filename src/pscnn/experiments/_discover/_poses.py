@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,38 +14,8 @@ from pscnn._files import write_whole
 from pscnn.data import own
 from pscnn.experiments._discover._parts import pooled
 from pscnn.experiments._discover._subgroups import Subgroup, within
-from pscnn.experiments._presence import presence
+from pscnn.experiments._presence import Presence, presence
 from pscnn.groups import O2, O3, SO2, SO3, C, D, Group, parse
-
-
-@dataclass(frozen=True)
-class Poses:
-    """Whether examples come transformed by a subgroup as often as not.
-
-    Attributes:
-        subgroup: K.
-        statistic: Share of held-out pairs in which a classifier finds the transformed copy; 0.5 is chance.
-        low: Lower end of its interval.
-        high: Upper end.
-        present: None if it cannot be told.
-    """
-
-    subgroup: Subgroup
-    statistic: float
-    low: float
-    high: float
-    present: bool | None
-
-    def to_json(self) -> list[object]:
-        """From which ``from_json`` makes it again."""
-        return [self.subgroup.to_json(), self.statistic, self.low, self.high, self.present]
-
-    @classmethod
-    def from_json(cls, value: Sequence[object]) -> Poses:
-        """The other way round."""
-        subgroup, statistic, low, high, present = value
-        numbers = (float(str(number)) for number in (statistic, low, high))
-        return cls(Subgroup.from_json(subgroup), *numbers, None if present is None else bool(present))  # type: ignore[arg-type]
 
 
 def asked(group: Group) -> list[Subgroup]:
@@ -56,7 +27,7 @@ def asked(group: Group) -> list[Subgroup]:
     return within(group, some)
 
 
-def find_poses(path: Path, group: str, seconds: float) -> list[Poses]:
+def find_poses(path: Path, group: str, seconds: float) -> list[Presence]:
     """Test the examples of training and validation.
 
     Args:
@@ -65,33 +36,39 @@ def find_poses(path: Path, group: str, seconds: float) -> list[Poses]:
         seconds: After which no further test begins.
     """
     x, y = pooled(path)
-    about, tested = own.read_about(path), asked(parse(group))
-    classes = y if about.kind == "classes" else None
+    classes = y if own.read_about(path).kind == "classes" else None
     with torch.random.fork_rng(()):
-        found = presence(x, parse(group), tested, seconds=seconds, classes=classes)
-    return [
-        Poses(one, float(p.statistic), float(p.low), float(p.high), p.present)
-        for one, p in zip(tested, found, strict=True)
-    ]
+        return presence(x, parse(group), asked(parse(group)), seconds=seconds, classes=classes)
 
 
-def write_poses(found: list[Poses], path: Path) -> None:
+def presence_to_json(one: Presence) -> dict[str, Any]:
+    """From which ``presence_from_json`` makes it again."""
+    assert isinstance(one.group, Subgroup)
+    return {**{field.name: getattr(one, field.name) for field in fields(one)}, "group": one.group.to_json()}
+
+
+def presence_from_json(values: dict[str, Any]) -> Presence:
+    """The other way round."""
+    return Presence(**values | {"group": Subgroup.from_json(values["group"])})
+
+
+def write_poses(found: list[Presence], path: Path) -> None:
     """As a file."""
-    write_whole(path, json.dumps([one.to_json() for one in found]) + "\n")
+    write_whole(path, json.dumps([presence_to_json(one) for one in found]) + "\n")
 
 
-def read_poses(path: Path) -> list[Poses]:
+def read_poses(path: Path) -> list[Presence]:
     """From a file."""
-    return [Poses.from_json(one) for one in json.loads(path.read_text(encoding="utf-8"))]
+    return [presence_from_json(one) for one in json.loads(path.read_text(encoding="utf-8"))]
 
 
-def folds(found: Sequence[Poses]) -> tuple[int, ...]:
+def folds(found: Sequence[Presence]) -> tuple[int, ...]:
     """How many rotations the groups have that are tried: two and four, and three or six if the examples have them.
 
     Where examples come in a few poses only, a third of a turn takes none to another, and could be enforced whatever the
     task is.
     """
-    present = {one.subgroup.group for one in found if one.present}
+    present = {one.group.group for one in found if one.present and isinstance(one.group, Subgroup)}
     three = C(3) in present or SO2() in present or O2() in present
     six = three and (C(2) in present or SO2() in present or O2() in present)
     return (2, *([3] if three else []), 4, *([6] if six else []))
