@@ -28,7 +28,7 @@ from torch import nn as tnn
 from pscnn import nn
 from pscnn.data import transform
 from pscnn.experiments._discover._subgroups import Subgroup
-from pscnn.groups import Group, direct_sum
+from pscnn.groups import DirectSum, Group, direct_sum
 from pscnn.nn import FieldType
 
 FINEST = {2: 40, 3: 20}
@@ -99,7 +99,7 @@ class Trunk(tnn.Module):
         return torch.stack([norm(end).flatten(1) for norm, end in zip(self.norms, ends, strict=True)], 1)
 
 
-def _irreps(group: Group, frequency: int) -> object:
+def _irreps(group: Group, frequency: int) -> DirectSum:
     highest = frequency if group.max_frequency is None else min(frequency, group.max_frequency)
     return direct_sum(list(group.irreps(highest)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,6 +17,8 @@ GRID = tuple(15.0 * k for k in range(12))
 """Of the mirror lines among which one is looked for."""
 NEAR = 4.0
 """Degrees between two mirror lines that need not be told apart."""
+GAIN = 0.03
+"""By how much another angle than the usual ones must lower the loss, as a share of what angles change at all."""
 NODES = 12
 """Rotations of a continuous group over which is averaged at once; they are drawn anew every time."""
 NODES_3D = 24
@@ -85,10 +87,7 @@ class Subgroup:
 
     def includes(self, other: Subgroup) -> bool:
         """Whether another one is part of it, or equal to it."""
-        mine, theirs = self.group.order, other.group.order
-        if mine is not None and (theirs is None or mine % theirs):
-            return False
-        return self.contains(other.elements() if theirs is not None else other.sample(16, seed=0))
+        return _includes(self, other)
 
     def nodes(self, rng: np.random.Generator) -> Array:
         """Elements to average over: all of a finite group, of others some, moved at random.
@@ -117,6 +116,14 @@ class Subgroup:
         """For the order of size: dimension, then number of elements, or of parts."""
         dimension = 0 if self.group.order is not None else 3 if self.group.planar is None else 1
         return dimension, self.group.order or 1 + (self.group != self.group.rotations)
+
+
+@lru_cache(4096)
+def _includes(large: Subgroup, small: Subgroup) -> bool:
+    mine, theirs = large.group.order, small.group.order
+    if mine is not None and (theirs is None or mine % theirs):
+        return False
+    return large.contains(small.elements() if theirs is not None else small.sample(16, seed=0))
 
 
 def identity(group: Group) -> Subgroup:
@@ -192,6 +199,8 @@ def likely_angles(angles: Sequence[float], losses: Sequence[float], numbers: Seq
     for n in (1, *numbers):
         folded = np.mean([np.roll(curve, round(k * len(fine) / n)) for k in range(n)], 0)
         best, period = float(fine[int(folded.argmin())] % (180 / n)), 180 / n
-        if all(abs((best - known + period / 2) % period - period / 2) > NEAR for known in (*USUAL_ANGLES, *out)):
+        usual = min(folded[fine == angle].item() for angle in USUAL_ANGLES)
+        gain = (usual - folded.min()) > GAIN * (folded.max() - folded.min())
+        if gain and all(abs((best - a + period / 2) % period - period / 2) > NEAR for a in (*USUAL_ANGLES, *out)):
             out.append(best)
     return out
