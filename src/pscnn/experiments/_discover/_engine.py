@@ -19,7 +19,7 @@ from pscnn._files import make_folder
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover import _plan
-from pscnn.experiments._discover._discovery import Discovery
+from pscnn.experiments._discover._discovery import FILE, Discovery
 from pscnn.experiments._discover._jobs import Job, pool_of, results
 from pscnn.experiments._discover._networks import (
     LABELS,
@@ -116,6 +116,8 @@ def discover(
     if not resume:
         for file in done.iterdir():
             file.unlink()
+    elif (done / FILE).exists():  # all of it has been answered
+        return replace(Discovery.read(done), folder=folder)
     tell = print if say is None else say
     tell(_plan.words(clock, len(candidates(whole)), PARTS, len(LABELS)))
     found = Discovery(folder, path.name, about, whole.name, None, [], False, 0, 0.0, 0.0, 0, minutes=minutes)
@@ -124,6 +126,8 @@ def discover(
         for so_far in _steps(work, found, bandlimit, width):
             found = replace(so_far, seconds=round(clock.spent, 1))
             found.save()
+        if found.complete:
+            found.save(done)
     return found
 
 
