@@ -99,6 +99,16 @@ def test_the_tables_of_vectors_are_those_which_their_command_prints(tmp_path: Pa
         assert table in (MANUAL / "vectors.md").read_text()
 
 
+def test_the_table_of_known_tasks_is_the_one_which_its_command_prints(tmp_path: Path) -> None:
+    page = (MANUAL / "discover.md").read_text()
+    (found,) = re.findall(r"```\npscnn (benchmark-discover [^`]*--format markdown)\n```\n\n((?:\|[^\n]*\n)+)", page)
+    command, table = found
+    words = [re.sub("^results/", f"{README.parent}/results/", word) for word in shlex.split(command)]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == table
+
+
 def test_importing_the_library_needs_no_extra() -> None:
     program = (
         "import sys\n"

@@ -13,9 +13,9 @@ from helpers import TINY_DIGITS, random_likelihood
 from PIL import Image
 
 from pscnn import FieldType, likelihoods, training
-from pscnn.groups import O2, O3, SO3, C, D, Group, axis_angle, rotation
+from pscnn.groups import O2, O3, SO3, C, D, Group, axis_angle, explored, rotation
+from pscnn.groups._explored import AXES, SPACE_STEPS
 from pscnn.report import _explore
-from pscnn.report._elements import AXES, SPACE_STEPS, explored
 from pscnn.report._spheres import globe
 
 

@@ -15,11 +15,10 @@ from pscnn._types import AnyArray
 from pscnn.data.own import About
 from pscnn.densities import layer_errors, layer_summaries, likelihoods
 from pscnn.experiments import receptive_fields
-from pscnn.groups import O3, SO3, Group
+from pscnn.groups import O3, SO3, Elements, Group
 from pscnn.likelihood import Likelihood
 from pscnn.nn import FieldType
 from pscnn.report._degree import agreement
-from pscnn.report._elements import Elements
 from pscnn.report._phrases import answer_words, group_words, kept_words
 from pscnn.report._spheres import globe
 from pscnn.training import Task

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pscnn import models
 from pscnn.data import DataError, own
-from pscnn.models import DIGIT_SIZES, METHODS, STEERABLE, VOLUME_METHODS, VOLUME_SIZES
+from pscnn.models import DIGIT_SIZES, METHODS, VOLUME_METHODS, VOLUME_SIZES
 from pscnn.nn import FieldType
 from pscnn.tasks._classes import ImageSettings, ImageTask, VolumeTask
 from pscnn.training import ConfigError, Target, setting, target_of
@@ -27,8 +27,6 @@ SCORES = {
 }
 SMALLEST = 8
 """Pixels along the shortest side of what networks take."""
-WIDTH = 32
-"""Channels of the first stage of a network for any shape, at width 1."""
 PIXELS_AT_ONCE = 2**22
 """When nothing is learnt."""
 
@@ -49,6 +47,12 @@ class OwnSettings(ImageSettings):
     alignment: str = "exact"
     kl_weight: float = 1.0
     uniform_first: bool = True
+    network: str = setting(
+        "paper",
+        "The paper's network, for the sizes that it has, or one for any size that lets through less between right angles.",
+        section="network",
+        choices=("paper", "own"),
+    )
     data: str = setting("", "Prepared data, a file written by pscnn discover.")
     about: str = setting("", "Description of the data; read from the file.")
 
@@ -62,6 +66,18 @@ class OwnSettings(ImageSettings):
         """Of images or volumes."""
         return self.holds.dimension
 
+    @property
+    def has_paper_network(self) -> bool:
+        """Whether it is asked for and exists for these data."""
+        holds, sizes = self.holds, DIGIT_SIZES if self.dimension == 2 else VOLUME_SIZES
+        scalars = target_of(holds).output == "scalars"
+        return self.network == "paper" and scalars and set(holds.shape) <= {holds.size} and holds.size in sizes
+
+    @property
+    def counts_fields(self) -> bool:
+        """Only in the paper's network."""
+        return super().counts_fields and self.has_paper_network
+
     def fill(self) -> None:
         """What the data say."""
         if not self.about and not self.data:
@@ -72,7 +88,8 @@ class OwnSettings(ImageSettings):
             k = self.dimension - 2
         except (DataError, ValueError) as error:
             raise ConfigError(str(error)) from None
-        usual = {"group": ("O(2)", "O(3)")[k], "width": (0.25, 1.0)[k], "batch_size": (64, 32)[k]}
+        wide = (0.25, 1.0 if self.has_paper_network else 0.25)[k]
+        usual = {"group": ("O(2)", "O(3)")[k], "width": wide, "batch_size": (64, 32)[k]}
         for name, value in {**usual, "size": self.holds.size}.items():
             if getattr(self, name) is None:
                 self.assign(name, value)
@@ -131,35 +148,31 @@ class Own(ImageTask):
         return source, FieldType(group, [group.vector] if output == "vector" else self.outputs * [group.trivial])
 
     def build(self) -> nn.Module:
-        holds = self.settings.holds
-        known = DIGIT_SIZES if holds.dimension == 2 else VOLUME_SIZES
-        cube = set(holds.shape) <= {holds.size} and holds.size in known
-        network = super().build() if cube and self.target.output == "scalars" else self._ready_network()
+        settings, holds = self.settings, self.settings.holds
+        network = super().build() if settings.has_paper_network else self._own_network()
         if not holds.regression:
             return network
         return nn.Sequential(*network.children(), models.Rescale(holds.means, holds.deviations))
 
-    def _ready_network(self) -> nn.Sequential:
-        """For any shape: a residual network; of masks a U-Net; of vectors the mean over a U-Net's field of vectors."""
+    def _own_network(self) -> nn.Module:
+        """For any shape and all kinds of targets."""
         settings, holds = self.settings, self.settings.holds
-        if settings.method not in ("cnn", *STEERABLE):
-            raise ConfigError(
-                f"method {settings.method!r} has no network for {self.target.output} of shape "
-                f"{'×'.join(map(str, holds.shape))}: use one of cnn, {', '.join(STEERABLE)}"
-            )
         if min(holds.shape) < SMALLEST:
             raise ConfigError(f"no network is for a side of {min(holds.shape)} pixels: give {SMALLEST} or more")
-        options: dict[str, Any] = {"dimension": holds.dimension, "channels": holds.channels}
-        options |= {"outputs": self.outputs, "width": max(4, round(WIDTH * settings.width))}
-        if settings.method in STEERABLE:
-            options |= {"bandlimit": settings.bandlimit, **settings.density_options}
-        if self.target.output == "scalars":
-            small = holds.size < 64
-            return nn.Sequential(models.resnet(18, settings.method, settings.parsed_group, small=small, **options))
-        if settings.method in STEERABLE and self.target.output == "vector":
-            options["out_type"] = self.field_types()[1]
-        network = models.unet(settings.method, settings.parsed_group, levels=3, **options)
-        return nn.Sequential(network) if self.target.output == "dense" else nn.Sequential(network, MeanOverSpace())
+        output = self.target.output
+        return models.build(
+            "own",
+            settings.method,
+            settings.parsed_group,
+            shape=holds.shape,
+            channels=holds.channels,
+            outputs=1 if output == "vector" else self.outputs,
+            output=output,
+            bandlimit=settings.bandlimit,
+            invariant=settings.invariant,
+            width=settings.width,
+            density=settings.density_options,
+        )
 
     def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         x, y = super().batch(name, split, rows, seed)
@@ -171,11 +184,3 @@ class Own(ImageTask):
         if own.read_about(path) != self.settings.holds:
             raise DataError(f"{path} holds other data than those that this run is about")
         return splits
-
-
-class MeanOverSpace(nn.Module):
-    """(B, C, …) → (B, C): the mean over all pixels, which turns as the pixels' vectors do."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The mean."""
-        return x.flatten(2).mean(2)

@@ -31,6 +31,8 @@ from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
 from pscnn.training._targets import Target, target_of
 from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
+from pscnn.training._timed import train_for, trial_loss
+from pscnn.training._workers import processes
 
 __all__ = [
     "Classification",
@@ -64,6 +66,7 @@ __all__ = [
     "new_folder",
     "precision",
     "prepare",
+    "processes",
     "read_confusion",
     "read_json",
     "read_result",
@@ -81,6 +84,8 @@ __all__ = [
     "task_of",
     "task_type",
     "train",
+    "train_for",
+    "trial_loss",
     "usual_workers",
     "wake",
     "write_arrays",
