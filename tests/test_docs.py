@@ -51,6 +51,15 @@ def test_the_first_network_can_be_pasted(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"densities.png", "comets.pt"}
 
 
+def test_upright_digits_on_the_page_about_own_data_are_called_upright() -> None:
+    (block,) = [one for one in python_blocks(MANUAL / "discover.md") if "presence(" in one]
+    done = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = [line.split()[-1] for line in done.stdout.splitlines()]
+    assert said[:5] == 5 * ["False"]
+    assert "False" not in said[5:]
+
+
 def test_the_checks_of_the_troubleshooting_page_run(tmp_path: Path) -> None:
     assert "LayerError(" in run_page("troubleshooting.md", tmp_path)
 

@@ -117,6 +117,12 @@ def test_arrays_in_the_layout_of_medmnist(tmp_path: Path) -> None:
     expected = torch.from_numpy(arrays["test_images"][2].astype(np.float32)) / 127.5 - 1
     torch.testing.assert_close(splits["test"].images(torch.tensor([2]), 0)[0, 0], expected, atol=1e-3, rtol=0)
     assert prepare(tmp_path / "v.npz", size=16)[1]["train"].pixels.shape == (8, 1, 16, 16, 16)
+    del arrays["val_images"], arrays["val_labels"]
+    np.savez(tmp_path / "v.npz", **arrays)
+    assert prepare(tmp_path / "v.npz")[0].counts == (6, 2, 6)
+    np.savez(tmp_path / "v.npz", **arrays, val_images=arrays["test_images"])
+    with pytest.raises(DataError, match="has no array val_labels"):
+        prepare(tmp_path / "v.npz")
     np.savez(tmp_path / "c.npz", images=RNG.random((12, 30, 30, 3)), labels=RNG.random((12, 2)))
     about, splits = prepare(tmp_path / "c.npz")
     assert (about.channels, about.regression, about.counts) == (3, True, (8, 2, 2))

@@ -75,6 +75,11 @@ def test_rows_with_names(tmp_path: Path) -> None:
     about, _, stored = prepare(Rows(lists, features={"label": several}), tmp_path)
     assert (about.kind, about.names) == ("labels", ("cat", "dog"))
     assert sorted(map(tuple, stored.tolist())) == sorted([(1, 0), (0, 1), (1, 1), (0, 0)] * 3)
+    lists = [{**row, "label": [k % 2]} for k, row in enumerate(rows)]  # as many everywhere
+    about, _, stored = prepare(Rows(lists, features={"label": several}), tmp_path)
+    assert (about.kind, stored.sum(0).tolist()) == ("labels", [6, 6])
+    with pytest.raises(DataError, match=r"lists of labels must hold numbers from 0 to 1, got \[5\]"):
+        prepare(Rows([{**row, "label": [5]} for row in rows], features={"label": several}), tmp_path)
 
 
 def test_tensors_have_their_channels_first(tmp_path: Path) -> None:

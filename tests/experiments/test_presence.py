@@ -166,3 +166,10 @@ def test_time_is_kept_and_wrong_candidates_get_a_sentence() -> None:
         presence(x, C(4), [D(1)])
     with pytest.raises(ValueError, match=r"C\(1\) has no element but the identity"):
         presence(x, C(4), [C(1)])
+
+
+def test_classes_are_compared_about_the_best_centre_too() -> None:
+    """Arrows at any angle about a corner of pixels, in two classes that mean nothing."""
+    one = presence(arrows(300, 5, off=0.5), SO2(), [C(2)], classes=torch.arange(300) % 2)[0]
+    assert one.present is not False
+    assert one.within_classes is not False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from PIL import Image
 
 from pscnn import training
 from pscnn.data import own
-from pscnn.groups import parse
+from pscnn.groups import explored, parse
+from pscnn.report import _explore
 from pscnn.tasks.own import OwnSettings
 
 RNG = np.random.default_rng(0)
@@ -76,10 +78,11 @@ def test_predicted_masks_are_written_in_the_shape_and_values_of_the_users(tmp_pa
     assert "exists; choose another folder for masks" in str(again)
 
 
-@pytest.mark.parametrize(("kind", "group"), [("vectors", "D4"), ("masks", "C4"), ("numbers", "D4"), ("labels", "C4")])
+@pytest.mark.parametrize(("kind", "group"), [("vectors", "D4"), ("masks", "D2"), ("numbers", "D4"), ("labels", "D2")])
 def test_networks_for_other_shapes_transform_as_their_targets(kind: str, group: str, tmp_path: Path) -> None:
-    """At the start, for symmetries of the grid, which exchange the sides of an oblong."""
-    path = prepared(kind, tmp_path)
+    """At the start, for symmetries of the grid; quarter turns would exchange the sides of an oblong."""
+    square = IMAGES[:, :, :9] if group == "D4" else IMAGES
+    path = prepared(kind, tmp_path, square)
     task = training.task_of(OwnSettings(data=str(path), group=group, width=0.125, bandlimit=1))
     torch.manual_seed(0)
     model = task.learner().model.eval()
@@ -106,12 +109,41 @@ def test_there_is_a_network_for_any_shape(shape: tuple[int, ...], tmp_path: Path
 
 
 def test_what_no_network_is_for_is_one_sentence(tmp_path: Path) -> None:
-    path = prepared("classes", tmp_path)
-    with pytest.raises(training.ConfigError, match=r"method 'augment' has no network for scalars of shape 9×11"):
-        training.task_of(OwnSettings(data=str(path), method="augment")).build()
     path = prepared("classes", tmp_path, IMAGES[:, :7])
     with pytest.raises(training.ConfigError, match="no network is for a side of 7 pixels: give 8 or more"):
         training.task_of(OwnSettings(data=str(path))).build()
     path = prepared("labels", tmp_path)
     with pytest.raises(training.ConfigError, match="balanced applies to classes, but these data are for labels"):
         OwnSettings(data=str(path), balanced=True)
+
+
+def test_prepared_files_and_settings_of_earlier_versions_are_understood(tmp_path: Path) -> None:
+    old = {"dimension": 2, "size": 28, "channels": 1, "names": ["a", "b"], "regression": False, "low": 0.0, "high": 1.0}
+    old |= {"means": [], "deviations": [], "counts": [2, 1, 1], "notes": [], "source": "d"}
+    pixels, split = np.zeros((4, 1, 28, 28), np.float16), np.array([0, 0, 1, 2], np.uint8)
+    path = tmp_path / "old.npz"
+    np.savez_compressed(path, about=json.dumps(old), pixels=pixels, targets=np.arange(4) % 2, split=split)
+    stored = {"task": "own", "data": str(path), "about": json.dumps(old), "size": 28, "group": "C4", "width": 0.05}
+    task = training.task_of(training.make_settings(stored, stored=True))
+    assert len(task.load(None)["train"]) == 2
+    assert task.input_shape == (1, 28, 28)
+    assert len(list(task.build().children())) > 5  # the network for double digits, not a residual one
+    Image.fromarray(IMAGES[0]).save(tmp_path / "one.png")
+    assert task.files is not None
+    assert own.read_example(tmp_path / "one.png", task.files).shape == (1, 28, 28)  # resized, as it was then
+
+
+@pytest.mark.parametrize("kind", ["labels", "masks"])
+def test_reports_show_answers_of_every_kind(kind: str, tmp_path: Path) -> None:
+    task = training.task_of(OwnSettings(data=str(prepared(kind, tmp_path)), method="cnn", group="C2", width=0.125))
+    split = task.load(None)["train"]
+    x, y = task.batch("train", split, torch.arange(3), 0)
+    found = _explore.tried({"plain": (task, task.build().eval())}, x, y, explored(parse("C2")))
+    assert found["targets"] == list(own.read_about(prepared(kind, tmp_path)).names)
+    values = np.array(found["networks"][0]["values"]).reshape(3, 2, len(found["targets"]))
+    assert ((values >= 0) & (values <= 1)).all()
+    if kind == "masks":
+        assert values.sum(2) == pytest.approx(np.ones((3, 2)))
+        assert [sum(map(float, one["true"].split(", "))) for one in found["examples"]] == pytest.approx(
+            [1] * 3, abs=0.02
+        )

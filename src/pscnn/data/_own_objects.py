@@ -160,25 +160,19 @@ def _channels_last(batch: AnyArray, dimension: int | None) -> AnyArray:
 
 
 def _settle(
-    targets: list[AnyArray], examples: list[Example], wanted: str | None, what: str, names: tuple[str, ...]
+    targets: list[AnyArray], examples: list[Example], wanted: str | None, what: str, known: tuple[tuple[str, ...], bool]
 ) -> Targets:
+    names, lists = known
     if wanted == "masks" or (wanted is None and any(target.ndim >= 2 for target in targets)):
-        pairs = zip(targets, examples, strict=True)
+        pairs = enumerate(zip(targets, examples, strict=True), 1)
         masks = [
-            as_mask(_squeezed(t, e), e.values.shape[:-1], f"{what}: the mask of example {k}")
-            for k, (t, e) in enumerate(pairs, 1)
+            as_mask(_squeezed(t, e), e.values.shape[:-1], f"{what}: the mask of example {k}") for k, (t, e) in pairs
         ]
         return settle_masks(masks, what)
+    if lists and wanted in (None, "labels"):
+        return Targets("labels", _listed(targets, len(names), what), names, ("Every example may have several labels.",))
     if len({target.shape for target in targets}) > 1:
-        whole = all(target.dtype.kind in "iu" or not target.size for target in targets)
-        if not names or not whole or wanted not in (None, "labels"):
-            raise DataError(f"{what}: all targets must have the same shape, got {targets[0].shape} and others")
-        rows = np.zeros((len(targets), len(names)), dtype=np.uint8)  # lists of the labels that are there
-        for row, target in zip(rows, targets, strict=True):
-            if target.size and not (target.min() >= 0 and target.max() < len(names)):
-                raise DataError(f"{what}: labels must be 0 to {len(names) - 1}, got {target.tolist()}")
-            row[target.astype(int)] = 1
-        return Targets("labels", rows, names, ("Every example may have several labels.",))
+        raise DataError(f"{what}: all targets must have the same shape, got {targets[0].shape} and others")
     settled = settle(np.stack(targets), wanted, what)
     if settled.kind == "classes" and names and all(one.isdigit() and int(one) < len(names) for one in settled.values):
         return Targets("classes", [names[int(one)] for one in settled.values], names)
@@ -187,22 +181,36 @@ def _settle(
     return settled
 
 
+def _listed(targets: list[AnyArray], count: int, what: str) -> AnyArray:
+    """Lists of the labels that an example has, as columns of 0 and 1."""
+    rows = np.zeros((len(targets), count), dtype=np.uint8)
+    for row, target in zip(rows, targets, strict=True):
+        if target.size and not (target.dtype.kind in "iu" and target.min() >= 0 and target.max() < count):
+            raise DataError(f"{what}: lists of labels must hold numbers from 0 to {count - 1}, got {target.tolist()}")
+        row[target.astype(int)] = 1
+    return rows
+
+
 def _squeezed(mask: AnyArray, example: Example) -> AnyArray:
     """Masks of torch may have an axis of channels first."""
     return mask[0] if mask.ndim == example.values.ndim and mask.shape[0] == 1 else mask
 
 
-def _class_names(source: Any, keys: tuple[str, str] | None) -> tuple[str, ...]:
-    """As the data set says them: its ``classes``, or the names of its feature; also of a part of a data set."""
-    features = getattr(source, "features", None)
+def _class_names(source: Any, keys: tuple[str, str] | None) -> tuple[tuple[str, ...], bool]:
+    """As the data set says them, and whether targets are lists of classes, of which an example may have several.
+
+    They are its ``classes``, or the names of its feature; also of a part of a data set.
+    """
+    features, lists = getattr(source, "features", None), False
     if keys is not None and isinstance(features, Mapping) and keys[1] in features:
         feature = features[keys[1]]
-        names = getattr(getattr(feature, "feature", feature), "names", None)
+        lists = hasattr(feature, "feature")
+        names = getattr(feature.feature if lists else feature, "names", None)
     else:
         names = getattr(source, "classes", None)
     if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names) and len({*names}) == len(names):
-        return tuple(names)
-    return _class_names(source.dataset, keys) if hasattr(source, "dataset") else ()
+        return tuple(names), lists and len(names) > 0
+    return _class_names(source.dataset, keys) if hasattr(source, "dataset") else ((), False)
 
 
 def _is_array(part: Any) -> bool:

@@ -246,7 +246,10 @@ def _read_masks(files: Sequence[Path], examples: Sequence[Example], source: Path
 
 def from_arrays(arrays: Mapping[str, AnyArray], source: object, wanted: str | None, dimension: int | None) -> Found:
     """What arrays hold: ``images`` with ``labels`` or ``masks``, or the same with ``train_``, ``val_``, ``test_``."""
-    prefixes = {"train_": 0, "val_": 1, "test_": 2} if "train_images" in arrays else {"": None}
+    prefixes: dict[str, int | None] = {"": None}
+    if "train_images" in arrays:  # validation or testing may be missing
+        known = {"train_": 0, "val_": 1, "test_": 2}
+        prefixes = {prefix: split for prefix, split in known.items() if any(name.startswith(prefix) for name in arrays)}
     masked = wanted == "masks" or (
         wanted is None and any(f"{p}masks" in arrays and f"{p}labels" not in arrays for p in prefixes)
     )

@@ -23,7 +23,7 @@ from pscnn.groups import O2, O3, Group
 
 FINEST, MOST = {2: 28, 3: 12}, {2: 700, 3: 400}
 """Pixels along the longest side that the classifier sees, and examples; in the plane and in space."""
-FEWEST, ENOUGH = 12, 300
+FEWEST, ENOUGH = 30, 300
 """Examples below which nothing is said, and below which no symmetry is called present: a classifier needs some to learn
 from, before it means anything that it finds nothing."""
 LEVEL = 0.05
@@ -111,9 +111,9 @@ def presence(
     for one in candidates:
         if not group.contains(one.sample(32, seed=0)):
             raise ValueError(f"{one.name} is not a subgroup of {group.name}")
-    rows = torch.from_numpy(np.random.default_rng(seed).permutation(len(pixels))[: MOST[n]])
-    x = _simplified(pixels[rows])
-    labels = None if classes is None else classes[rows]
+    rows = torch.from_numpy(np.random.default_rng(seed).permutation(len(pixels))[: MOST[n]]).to(pixels.device)
+    x = _simplified(pixels[rows].cpu())
+    labels = None if classes is None else classes.cpu()[rows.cpu()]
     level = LEVEL / (max(len(candidates), 1) * (1 if labels is None else 2))
     found = [_Tested() for _ in candidates]
     if len(x) >= FEWEST:
@@ -142,20 +142,24 @@ class _Tested:
 
 
 def _tested(x: Tensor, candidate: Candidate, classes: Tensor | None, level: float, seed: int) -> _Tested:
-    """Only what is told apart about the grid's centre is compared about the best centre, too."""
+    """What is told apart about the grid's centre is compared about the best centre, too: only both count."""
     elements = _elements(candidate, len(x), seed)
-    out = _Tested()
-    for about_centre in (True, False):
-        moved = x if about_centre else _shifted(x, _centre(x, elements[:64]).expand(len(x), -1))
-        products = gram(*_pairs(moved, elements, seed))
-        out.interval, out.present = _judged(products, level, seed)
-        if out.present is not False:
-            break
-    if classes is not None and out.present is not False:
-        alike = (classes[:, None] == classes).double()
-        _, out.within = _judged(products * alike, level, seed)
-    elif classes is not None:
-        out.within = False
+    alike = None if classes is None else (classes[:, None] == classes).double()
+    out = _compared(x, elements, alike, level, seed)
+    if out.present is False or out.within is False:
+        centred = _compared(_shifted(x, _centre(x, elements[:64]).expand(len(x), -1)), elements, alike, level, seed)
+        if out.present is False:
+            out.interval, out.present = centred.interval, centred.present
+        out.within = centred.within if out.within is False else out.within
+    return out
+
+
+def _compared(x: Tensor, elements: Tensor, alike: Tensor | None, level: float, seed: int) -> _Tested:
+    """For examples of known class, only pairs of the same class teach the classifier."""
+    products = gram(*_pairs(x, elements, seed))
+    out = _Tested(*_judged(products, level, seed))
+    if alike is not None:
+        out.within = False if out.present is False else _judged(products * alike, level, seed)[1]
     return out
 
 

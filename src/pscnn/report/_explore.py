@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._types import AnyArray
+from pscnn.data import transform
 from pscnn.data.own import About
 from pscnn.densities import layer_errors, layer_summaries, likelihoods
 from pscnn.experiments import receptive_fields
 from pscnn.groups import O3, SO3, Elements, Group
 from pscnn.likelihood import Likelihood
-from pscnn.nn import FieldType
 from pscnn.report._degree import agreement
 from pscnn.report._phrases import answer_words, group_words, kept_words
 from pscnn.report._spheres import globe
@@ -144,9 +144,9 @@ def _voxels(volume: Tensor) -> dict[str, Any]:
 @torch.no_grad()
 def answers(model: nn.Module, task: Task, images: Tensor, elements: Elements) -> dict[str, Any]:
     """What a network answers to transformed examples, (examples, elements, …): classes and percents, or numbers."""
-    fields = FieldType(elements.group, images.shape[1] * [elements.group.trivial])
     shown = images[:SHOWN]
-    said = torch.stack([_said(model, task, fields.transform(shown, element)) for element in elements.matrices], 1)
+    matrices = torch.tensor(elements.matrices)
+    said = torch.stack([_said(model, task, transform(shown, element)) for element in matrices], 1)
     if task.class_names is None:
         return {"values": [numbers(row.flatten().numpy()) for row in said.cpu()]}
     top = said.softmax(-1).topk(min(TOP, said.shape[-1]), -1)
