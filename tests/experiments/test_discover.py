@@ -43,7 +43,7 @@ def sky(count: int = 60, side: int = 12) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_subgroups_are_closed_and_keep_their_mirror_line() -> None:
-    for one in _subgroups.candidates(O2(), [30.0], (2, 3, 4)):
+    for one in _subgroups.candidates(O2(), [Subgroup(D(1), 30.0)], (2, 3, 4)):
         elements = one.elements()
         assert one.contains(np.einsum("aij,bjk->abik", elements[:12], elements[-12:]).reshape(-1, 2, 2))
         if one.angle is not None:
@@ -74,7 +74,7 @@ def test_candidates_are_subgroups_once_each_with_the_identity_first_and_the_whol
 
 
 def test_subgroups_are_stored_as_text() -> None:
-    for one in (*_subgroups.candidates(O2(), [30.0]), *_subgroups.candidates(O3())):
+    for one in (*_subgroups.candidates(O2(), [Subgroup(D(2), 30.0)]), *_subgroups.candidates(O3())):
         assert Subgroup.from_json(one.to_json()) == one
 
 
@@ -82,8 +82,10 @@ def test_mirror_lines_are_found_between_the_angles_that_were_tried() -> None:
     rng = np.random.default_rng(0)
     for angle in (22.0, 68.0, 110.0):
         losses = [1 - np.exp(-(((a - angle + 90) % 180 - 90) ** 2) / 800) for a in _subgroups.GRID]
-        (found,) = _subgroups.likely_angles(_subgroups.GRID, losses + rng.normal(0, 0.01, 12), ())
-        assert abs(found - angle) < 4
+        (found,) = _subgroups.likely_mirrors(_subgroups.GRID, losses + rng.normal(0, 0.01, 12), ())
+        assert abs((found.angle or 0) - angle) < 4
+        several = _subgroups.likely_mirrors(_subgroups.GRID, losses, (2,))
+        assert {one.name for one in several} == {"D(1)", "D(2)"}
 
 
 def test_a_third_of_a_turn_is_tried_only_where_examples_come_so() -> None:
@@ -165,7 +167,7 @@ def test_few_examples_and_networks_that_learnt_nothing_say_nothing() -> None:
 
 
 def test_statements_never_contradict_each_other() -> None:
-    subgroups = _subgroups.candidates(O2(), [30.0], (2, 3, 4))
+    subgroups = _subgroups.candidates(O2(), [Subgroup(D(1), 30.0)], (2, 3, 4))
     rng = np.random.default_rng(0)
     for _ in range(50):
         own_verdicts = ["kept", *rng.choice(["kept", "broken", "cannot tell"], len(subgroups) - 1)]

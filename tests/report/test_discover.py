@@ -64,8 +64,8 @@ def test_the_whole_group_nothing_and_what_cannot_be_told() -> None:
     )
     unclear = found(None, statement(HALF, "kept", 0.0), statement(Subgroup(D(2), 0.0), "cannot tell", 0.01))
     assert report.discovery_headline(unclear) == (
-        "It is safe to enforce half turns; whether more can be enforced cannot be told. The best guess is half turns and "
-        "the mirror lines at 0° and 90°."
+        "It is safe to enforce half turns; whether more can be enforced cannot be told. The best guess is half turns "
+        "and the mirror lines at 0° and 90°."
     )
     assert any("Cannot be told: half turns and the mirror lines" in text for text in report.discovery_words(unclear))
 

@@ -33,7 +33,7 @@ from pscnn.nn import FieldType
 
 FINEST = {2: 40, 3: 20}
 """Longest side that the trunk looks at; larger examples are averaged down to it."""
-COARSEST = 9
+COARSEST = {2: 9, 3: 5}
 """Side of the map that is read as a whole."""
 HIDDEN = 32
 DROPPED = 0.1
@@ -59,7 +59,7 @@ class Trunk(tnn.Module):
         super().__init__()
         n = group.dimension
         scale = min(1.0, FINEST[n] / max(shape))
-        self.sides = tuple(max(COARSEST, round(side * scale)) // 2 * 2 + 1 for side in shape)
+        self.sides = tuple(max(COARSEST[n], round(side * scale)) // 2 * 2 + 1 for side in shape)
         fields = FieldType(group, channels * [group.trivial])
         convolution = nn.Conv2d if n == 2 else nn.Conv3d
         layers: list[tnn.Module] = []
@@ -69,7 +69,7 @@ class Trunk(tnn.Module):
             act = nn.GatedBatchNorm(FieldType(group, copies * [_irreps(group, frequency)]))
             layers += [convolution(fields, act.in_type, kernel, padding=kernel // 2, bias=False), act]
             fields = act.out_type
-            if side > COARSEST:
+            if side > COARSEST[n]:
                 layers.append(nn.AvgPoolAntialiased(fields, 2, 2))
                 side = (side + 1) // 2
         self.body = tnn.Sequential(*layers)
