@@ -304,3 +304,23 @@ def test_receptive_fields_are_those_of_kernels_and_strides() -> None:
 def test_statements_have_the_fields_that_are_promised() -> None:
     one = Statement(HALF, "kept", 0.0, -0.01, 0.01, 0.99)
     assert (one.layers, one.because) == ("last", None)
+
+
+def test_masks_are_compared_pixel_by_pixel_and_move_with_their_examples() -> None:
+    torch.manual_seed(0)
+    subgroups = [IDENTITY, HALF]
+    probe = Probe(O2(), subgroups, 1, (15, 15), 3, dense=True).eval()
+    x = torch.randn(4, 1, 15, 15)
+    masks = (x[:, 0] > 0.5).long()
+    masks[:, :2] = -1
+    places = torch.arange(0, 225, 4)
+    said, wanted = probe.at_pixels(x, masks, places, np.random.default_rng(0))
+    assert said.shape == (2, 4, 3, len(places))
+    assert wanted.shape == (4, len(places))
+    assert {*wanted.unique().tolist()} <= {-1, 0, 1}
+    # A mirrored example has mirrored features: those of a pixel are those of the pixel that it came from.
+    mirror = np.array([[-1.0, 0.0], [0.0, 1.0]])
+    matrix = torch.as_tensor(probe.trunk.features.matrix(mirror)).float()
+    everywhere = torch.arange(225)
+    there = probe.trunk(x.flip(3), everywhere).unflatten(1, (15, 15)).flip(2).flatten(1, 2)
+    torch.testing.assert_close(there, probe.trunk(x, everywhere) @ matrix.T, atol=1e-4, rtol=1e-4)

@@ -26,6 +26,9 @@ RISING = 0.15
 """Share of the steps in which the learning rate rises."""
 VIEWS = 8
 """Random turns of a held-out example over which an answer is averaged."""
+DENSE_VIEWS = 2
+PIXELS, EVERY = 48, 3
+"""Of masks: pixels of an example that a step looks at, and how many there are to every one that is scored."""
 FEWEST_STEPS = 20
 
 
@@ -119,14 +122,16 @@ def train_part(
     rng = np.random.default_rng([seed, part])
     with torch.random.fork_rng(()):
         torch.manual_seed(1000 * seed + part)
-        vectors = about.kind == "vectors"
-        probe = Probe(parse(group), subgroups, about.channels, about.shape, len(about.names), vectors=vectors)
+        kind = {"vectors": about.kind == "vectors", "dense": about.kind == "masks"}
+        probe = Probe(parse(group), subgroups, about.channels, about.shape, len(about.names), **kind)
         probe.to(device)
         losses, done = _train(probe, x, y, train, target, _Units.of(about), rng, steps, seconds, batch_size, began)
         took = (time.monotonic() - began) / max(1, done)
         if not held:
             rows = rows[:0]
         scores = _scores(probe.eval(), x[rows], y[rows], target, _Units.of(about), rng)
+    if about.kind == "masks":
+        y = probe.on_grid(y)
     constant = target.constant_score(y[rows], y[train]).double().cpu().numpy() if held else np.zeros(0)
     return PartResult(rows, scores, constant, losses, done, took)
 
@@ -174,8 +179,8 @@ def _train(
         falling = (1 + math.cos(math.pi * max(0.0, progress - RISING) / (1 - RISING))) / 2
         for settings in optimizer.param_groups:
             settings["lr"] = RATE * rising * falling
-        said = units(probe(x[chosen], rng))
-        losses = torch.stack([target.loss(own, y[chosen]) for own in said])
+        said, wanted = _said(probe, x[chosen], y[chosen], rng, PIXELS)
+        losses = torch.stack([target.loss(units(own), wanted) for own in said])
         optimizer.zero_grad()
         losses.mean().backward()
         optimizer.step()
@@ -186,11 +191,29 @@ def _train(
     return recent.double().cpu().numpy(), done
 
 
+def _said(probe: Probe, x: Tensor, y: Tensor, rng: np.random.Generator, pixels: int | None) -> tuple[Tensor, Tensor]:
+    """What all ends say of examples, or of some pixels of theirs, and what would be right."""
+    if not probe.trunk.local:
+        return probe(x, rng), y
+    inside = (probe.trunk.disk.flatten() > 0.5).nonzero()[:, 0]
+    if pixels is None:
+        places = inside[::EVERY]
+    else:
+        places = inside[torch.as_tensor(rng.integers(len(inside), size=pixels), device=inside.device)]
+    return probe.at_pixels(x, y, places, rng)
+
+
 @torch.no_grad()
 def _scores(probe: Probe, x: Tensor, y: Tensor, target: Target, units: _Units, rng: np.random.Generator) -> Array:
-    """(subgroups, examples): of the mean answer over random turns."""
+    """(subgroups, examples): of the mean answer over random turns; of masks, the mean over turns of the score."""
     out = []
-    for chosen in torch.arange(len(x)).split(256):
-        said = sum(probe(x[chosen], rng) for _ in range(VIEWS)) / VIEWS
-        out.append(torch.stack([target.score(units(own), y[chosen]) for own in said]))
+    dense = bool(probe.trunk.local)
+    for chosen in torch.arange(len(x)).split(8 if dense else 256):
+        if dense:
+            turns = [_said(probe, x[chosen], y[chosen], rng, None) for _ in range(DENSE_VIEWS)]
+            scores = [torch.stack([target.score(own, wanted) for own in said]) for said, wanted in turns]
+            out.append(torch.stack(scores).mean(0))
+        else:
+            said = torch.stack([_said(probe, x[chosen], y[chosen], rng, None)[0] for _ in range(VIEWS)]).mean(0)
+            out.append(torch.stack([target.score(units(own), y[chosen]) for own in said]))
     return torch.cat(out, 1).double().cpu().numpy() if out else np.zeros((len(probe.subgroups), 0))

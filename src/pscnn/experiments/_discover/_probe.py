@@ -26,7 +26,7 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn.data import transform
+from pscnn.data import transform, transform_targets
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.groups import DirectSum, Group, direct_sum
 from pscnn.nn import FieldType
@@ -50,12 +50,13 @@ class Trunk(tnn.Module):
         group: H.
         channels: Of the examples.
         shape: Of the examples.
+        dense: Whether there are features of single pixels, too.
 
     Shape:
-        (B, channels, *shape) → (B, 2, features.size).
+        (B, channels, *shape) → (B, 2, features.size), or (B, P, 3, features.size) at P pixels.
     """
 
-    def __init__(self, group: Group, channels: int, shape: Sequence[int]) -> None:
+    def __init__(self, group: Group, channels: int, shape: Sequence[int], dense: bool = False) -> None:
         super().__init__()
         n = group.dimension
         scale = min(1.0, FINEST[n] / max(shape))
@@ -63,12 +64,14 @@ class Trunk(tnn.Module):
         fields = FieldType(group, channels * [group.trivial])
         convolution = nn.Conv2d if n == 2 else nn.Conv3d
         layers: list[tnn.Module] = []
+        maps: list[FieldType] = []
         side = max(self.sides)
         for (copies, frequency), kernel in zip(_FIELDS[n], _KERNELS, strict=True):
             kernel = min(kernel, 5) if n == 3 else kernel
             act = nn.GatedBatchNorm(FieldType(group, copies * [_irreps(group, frequency)]))
             layers += [convolution(fields, act.in_type, kernel, padding=kernel // 2, bias=False), act]
             fields = act.out_type
+            maps.append(fields)
             if side > COARSEST[n]:
                 layers.append(nn.AvgPoolAntialiased(fields, 2, 2))
                 side = (side + 1) // 2
@@ -79,24 +82,40 @@ class Trunk(tnn.Module):
         self.side = side
         self.centre = convolution(fields, self.features, side, bias=False)
         self.mean = convolution(fields, self.features, 1, bias=False)
-        self.norms = tnn.ModuleList([nn.BatchNorm(self.features), nn.BatchNorm(self.features)])
+        self.local = tnn.ModuleList([convolution(one, self.features, 1, bias=False) for one in maps if dense])
+        self.norms = tnn.ModuleList([nn.BatchNorm(self.features) for _ in range(3 if dense else 2)])
 
     disk: Tensor
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Features about the centre, and features wherever they are."""
+    def forward(self, x: Tensor, places: Tensor | None = None) -> Tensor:
+        """Features about the centre, and features wherever they are; at pixels of its own grid, theirs as well.
+
+        Args:
+            x: Examples.
+            places: Numbers of pixels, (P,).
+        """
         if x.shape[2:] != self.sides:
             large = any(a > b for a, b in zip(x.shape[2:], self.sides, strict=True))
             how = {2: "bilinear", 3: "trilinear"}[x.ndim - 2]
             x = F.interpolate(
                 x, self.sides, mode="area" if large else how, **({} if large else {"align_corners": True})
             )
-        x = self.body(x * self.disk)
+        x, pixels = x * self.disk, 0.0
+        maps = iter(self.local)
+        for layer in self.body:
+            x = layer(x)
+            if places is not None and isinstance(layer, nn.GatedBatchNorm):
+                how = {2: "bilinear", 3: "trilinear"}[x.ndim - 2]
+                pixels = pixels + F.interpolate(next(maps)(x), self.sides, mode=how, align_corners=True)
         missing = [self.side - side for side in x.shape[2:]]
         pads = [part for m in reversed(missing) for part in (m // 2, m - m // 2)]
         axes = tuple(range(2, x.ndim))
         ends = self.centre(F.pad(x, pads)), self.mean(x.mean(axes, keepdim=True))
-        return torch.stack([norm(end).flatten(1) for norm, end in zip(self.norms, ends, strict=True)], 1)
+        whole = torch.stack([norm(end).flatten(1) for norm, end in zip(self.norms, ends, strict=False)], 1)
+        if places is None:
+            return whole
+        chosen = self.norms[2](pixels).flatten(2)[:, :, places].mT[:, :, None]
+        return torch.cat([chosen, whole[:, None].expand(-1, len(places), -1, -1)], 2)
 
 
 def _irreps(group: Group, frequency: int) -> DirectSum:
@@ -121,6 +140,7 @@ class Probe(tnn.Module):
         shape: Of the examples.
         outputs: Numbers that every end gives.
         vectors: Whether these are the components of vectors, which turn with the example.
+        dense: Whether they belong to pixels, which move with the example.
     """
 
     def __init__(
@@ -132,11 +152,12 @@ class Probe(tnn.Module):
         outputs: int,
         *,
         vectors: bool = False,
+        dense: bool = False,
     ) -> None:
         super().__init__()
         self.group, self.subgroups, self.vectors = group, list(subgroups), vectors
-        self.trunk = Trunk(group, channels, shape)
-        count, inputs = len(self.subgroups), 2 * self.trunk.features.size
+        self.trunk = Trunk(group, channels, shape, dense)
+        count, inputs = len(self.subgroups), (3 if dense else 2) * self.trunk.features.size
         self.first = tnn.Parameter(torch.randn(count, inputs, HIDDEN) / math.sqrt(inputs))
         self.first_bias = tnn.Parameter(torch.zeros(count, HIDDEN))
         self.second = tnn.Parameter(0.3 * torch.randn(count, HIDDEN, outputs) / math.sqrt(HIDDEN))
@@ -158,6 +179,27 @@ class Probe(tnn.Module):
         turned = self.trunk(transform(x, torch.as_tensor(elements)))
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         return torch.einsum("bij,bcj->bci", back, turned)
+
+    def at_pixels(self, x: Tensor, masks: Tensor, places: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """What every end says of pixels of turned examples, (subgroups, B, outputs, P), and their classes, (B, P).
+
+        Args:
+            x: Examples.
+            masks: The classes of their pixels, −1 where they are not known.
+            places: Numbers of pixels of the trunk's grid, (P,).
+            rng: Of the elements.
+        """
+        elements = self.group.sample(len(x), int(rng.integers(2**31)))
+        turned = self.trunk(transform(x, torch.as_tensor(elements)), places)
+        back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
+        features = torch.einsum("bij,bpcj->bpci", back, turned)
+        said = self.ends(features.flatten(0, 1), rng).unflatten(1, features.shape[:2]).movedim(-1, 2)
+        moved = transform_targets(masks.long() + 1, torch.as_tensor(elements), "masks") - 1
+        return said, self.on_grid(moved)[:, places]
+
+    def on_grid(self, masks: Tensor) -> Tensor:
+        """Classes at all pixels of the trunk's grid, (B, pixels)."""
+        return F.interpolate(masks[:, None].float(), self.trunk.sides, mode="nearest-exact").flatten(1).round().long()
 
     def ends(self, features: Tensor, rng: np.random.Generator) -> Tensor:
         """f_K for all K."""
