@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch import nn as tnn
 
-from pscnn.groups import Group, direct_sum
+from pscnn.groups import Group, Representation, direct_sum
 from pscnn.kernels import Gaussian
 from pscnn.models._kit import PlainKit, SteerableKit, highest_frequency
 from pscnn.models._unet import unet
@@ -101,7 +101,7 @@ def _readout(kit: SteerableKit | PlainKit, count: int, vectors: bool, invariant:
     if isinstance(kit, PlainKit):
         return kit.readout(count * kit.dimension if vectors else count)
     group = kit.group
-    fields = count * [group.vector if vectors else group.trivial]
+    fields: list[Representation] = count * [group.vector if vectors else group.trivial]
     if not vectors and not invariant:
         fields = max(1, count // 4) * [direct_sum(list(group.irreps(highest_frequency(group))))]
     return kit.readout(fields, kernel, likelihood=kit.new_density())
@@ -121,7 +121,7 @@ def _dense(
     levels = 1
     while levels < 4 and min(sides) >> levels >= 4:
         levels += 1
-    made = {"dimension": len(sides), "channels": channels, "outputs": outputs, "levels": levels}
+    made: dict[str, Any] = {"dimension": len(sides), "channels": channels, "outputs": outputs, "levels": levels}
     own: dict[str, Any] = {} if method == "cnn" else {"bandlimit": bandlimit, **density}
     return tnn.Sequential(unet(method, group, width=max(1, round(64 * width)), **made, **own))
 

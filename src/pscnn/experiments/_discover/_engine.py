@@ -33,15 +33,17 @@ from pscnn.experiments._discover._networks import (
 from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
 from pscnn.experiments._discover._poses import find_poses, folds, read_poses, write_poses
 from pscnn.experiments._discover._prepare import is_prepared, prepared_file
-from pscnn.experiments._discover._subgroups import Subgroup, candidates, likely_mirrors, scouts
-from pscnn.experiments._discover._verdict import UNCLEAR, Comparison, compare
+from pscnn.experiments._discover._subgroups import Subgroup, between, candidates, likely_mirrors, scouts
+from pscnn.experiments._discover._verdict import BROKEN, UNCLEAR, Comparison, compare
 from pscnn.experiments._presence import Presence
-from pscnn.groups import O2, Group, parse
+from pscnn.groups import O2, C, Group, parse
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import ConfigError
 
 VERSION = 1
 """Of what is kept for resuming; another one is done again."""
+ROUNDS = 20
+"""In which all parts are held out once, at most."""
 Say = Callable[[str], None]
 
 
@@ -139,18 +141,27 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
     subgroups = candidates(work.group, mirrors, folds(poses))
     names = ", ".join(str(one) for one in subgroups[1:])
     work.say(f"comparing networks in which these are enforced: {names}")
-    collected: list[PartResult] = []
-    for seed in range(100):
-        begun = work.clock.spent
+    collected: list[tuple[Sequence[Subgroup], PartResult]] = []
+    for seed in range(ROUNDS):
+        begun, further = work.clock.spent, list[tuple[Sequence[Subgroup], PartResult]]()
         for result in _parts(work, subgroups, seed):
-            collected.append(result)
-            found = _with(found, _compared(subgroups, collected, work.about), len(collected))
-            yield replace(found, complete=False)
-        took = work.clock.spent - begun
+            further.append((subgroups, result))
+            if seed == 0 or len(further) == PARTS:  # later rounds count as a whole
+                together = [*collected, *further]
+                found = _with(found, _compared(together, work.about), len(together))
+                yield replace(found, complete=False)
+        collected += further
+        took, left = work.clock.spent - begun, work.clock.until(_plan.COMPARE)
         unclear = [one for one in found.statements if one.verdict == UNCLEAR]
-        if not unclear or not found.learnt or work.clock.until(_plan.COMPARE) < 1.05 * max(took, 1.0):
+        refined = _refined(collected, found, folds(poses)) if seed == 0 and work.group == O2() else []
+        if refined and left > 0.3 * took:
+            work.say(f"once more with mirror lines between: {', '.join(map(str, refined))}")
+            subgroups = [subgroups[0], *refined]
+        elif not unclear or not found.learnt or left < 1.05 * max(took, 1.0):
             break
-        work.say(f"not clear yet: {', '.join(str(one.subgroup) for one in unclear)}; once more with other networks")
+        else:
+            subgroups = list(dict.fromkeys(one for some, _ in collected for one in some))
+            work.say(f"not clear yet: {', '.join(str(one.subgroup) for one in unclear)}; once more with other networks")
     settings = settings_of(work.path, work.group.name, found.kept or found.guess, width, bandlimit)
     for network in _networks(work, settings, found):
         found = replace(
@@ -222,20 +233,36 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _compared(subgroups: Sequence[Subgroup], results: Sequence[PartResult], about: own.About) -> Comparison:
+def _refined(
+    collected: Sequence[tuple[Sequence[Subgroup], PartResult]], found: Discovery, numbers: Sequence[int]
+) -> list[Subgroup]:
+    """Mirror lines between those that were tried, where all of these are broken."""
+    broken = {one.subgroup for one in found.statements if one.verdict == BROKEN}
+    subgroups = collected[0][0]
+    lines = [k for k, one in enumerate(subgroups) if one.name == "D(1)"]
+    if not found.learnt or not lines or not all(subgroups[k] in broken for k in lines):
+        return []
+    losses = np.mean([one.losses[lines] for _, one in collected], 0)
+    kept = [n for n in numbers if Subgroup(C(n)) not in broken]
+    return between([subgroups[k].angle or 0.0 for k in lines], losses, kept)
+
+
+def _compared(collected: Sequence[tuple[Sequence[Subgroup], PartResult]], about: own.About) -> Comparison:
     """All scores of every example, averaged over the networks that have not seen it."""
+    union = list(dict.fromkeys(one for subgroups, _ in collected for one in subgroups))
     total = sum(about.counts[:2])
-    scores: Array = np.zeros((len(subgroups), total))
-    constant, times, parts = np.zeros(total), np.zeros(total), np.zeros(total, dtype=int)
-    for number, one in enumerate(results):
-        scores[:, one.rows] += one.scores
-        constant[one.rows] += one.constant
-        times[one.rows] += 1
+    scores: Array = np.zeros((len(union), total))
+    times = np.zeros((len(union), total))
+    constant, parts = np.zeros(total), np.zeros(total, dtype=int)
+    for number, (subgroups, one) in enumerate(collected):
+        here = np.ix_([union.index(subgroup) for subgroup in subgroups], one.rows)
+        scores[here] += one.scores
+        times[here] += 1
+        constant[one.rows] = one.constant
         parts[one.rows] = number
-    seen = times > 0
-    return compare(
-        subgroups, scores[:, seen] / times[seen], constant[seen] / times[seen], parts[seen], binary=not about.regression
-    )
+    seen = (times > 0).all(0)
+    scores = scores[:, seen] / times[:, seen]
+    return compare(union, scores, constant[seen], parts[seen], binary=not about.regression)
 
 
 def _with(found: Discovery, compared: Comparison, trained: int) -> Discovery:

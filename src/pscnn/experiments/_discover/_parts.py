@@ -27,7 +27,7 @@ RISING = 0.15
 VIEWS = 8
 """Random turns of a held-out example over which an answer is averaged."""
 DENSE_VIEWS = 2
-PIXELS, EVERY = 48, 3
+PIXELS, EVERY = 16, 4
 """Of masks: pixels of an example that a step looks at, and how many there are to every one that is scored."""
 FEWEST_STEPS = 20
 

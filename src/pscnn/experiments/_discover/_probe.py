@@ -100,7 +100,7 @@ class Trunk(tnn.Module):
             x = F.interpolate(
                 x, self.sides, mode="area" if large else how, **({} if large else {"align_corners": True})
             )
-        x, pixels = x * self.disk, 0.0
+        x, pixels = x * self.disk, x.new_zeros(())
         maps = iter(self.local)
         for layer in self.body:
             x = layer(x)

@@ -208,3 +208,21 @@ def likely_mirrors(angles: Sequence[float], losses: Sequence[float], numbers: Se
             if all(abs((angle - a + period / 2) % period - period / 2) > NEAR for a in USUAL_ANGLES):
                 out += [one for one in [Subgroup(D(n), angle)] if one not in out]
     return out
+
+
+def between(angles: Sequence[float], losses: Sequence[float], numbers: Sequence[int] = (2, 4)) -> list[Subgroup]:
+    """Subgroups with a mirror line where the losses of a few lines, at known angles, say that one is.
+
+    The loss is taken as a cosine of twice the angle, which four lines determine.
+
+    Example:
+        >>> [str(one) for one in between([90, 0, 45, 135], [0.444, 0.143, 0.038, 0.548], ())]
+        ['D(1) at 29.7°']
+    """
+    where = np.radians(np.asarray(angles))
+    waves = np.stack([np.ones_like(where), np.cos(2 * where), np.sin(2 * where)], -1)
+    _, x, y = np.linalg.lstsq(waves, np.asarray(losses), rcond=None)[0]
+    best = round(float(np.degrees(np.arctan2(-y, -x)) / 2 % 180), 1)
+    if any(abs((best - angle + 90) % 180 - 90) <= NEAR for angle in angles):
+        return []
+    return [Subgroup(D(n), best) for n in (1, *numbers)]
