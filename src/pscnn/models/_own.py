@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch import nn as tnn
 
-from pscnn.groups import Group, direct_sum
+from pscnn.groups import Group, Representation, direct_sum
 from pscnn.kernels import Gaussian
 from pscnn.models._kit import PlainKit, SteerableKit, highest_frequency
 from pscnn.models._unet import unet
@@ -19,7 +19,8 @@ _FIELDS = (8, 16, 32, 40, 48)
 _PLAIN = 3
 """Channels of the plain network for each field."""
 _LARGEST = {2: 72, 3: 24}
-"""Sides of maps after the first convolution, at most: larger images and volumes meet a stride in it."""
+"""Sides of maps after the first convolution, at most: larger images and volumes meet a stride in it; twice that from a
+stride of 4 on, which drops much."""
 _COARSE = 10
 """The shorter side of the last map, at most."""
 
@@ -52,7 +53,7 @@ def own(
     if method != "cnn":
         kit = SteerableKit(method, group, bandlimit, nonlinearity, channels, density or {}, smooth=True)
     stride = 1
-    while max(sides) > _LARGEST[dimension] * stride:
+    while max(sides) > _LARGEST[dimension] * stride * (2 if stride >= 4 else 1):
         stride *= 2
     kernel, profile = (7, None) if stride == 1 else (4 * stride + 1, Gaussian(0.6 * stride, 2))
 
@@ -64,7 +65,11 @@ def own(
         return kit.block(copies(stage), 2, window, likelihood=kit.new_density(), profile=profile)
 
     sides = tuple(n + 4 * stride for n in sides)
-    layers = [Frame(2 * stride), *kit.mask(sides, 4.0 * stride), *block(0, (kernel, stride, kernel // 2), profile)]
+    layers = [
+        Frame(dimension, 2 * stride),
+        *kit.mask(sides, 4.0 * stride),
+        *block(0, (kernel, stride, kernel // 2), profile),
+    ]
     sides, stage = tuple(-(-n // stride) for n in sides), 1
     while min(sides) > _COARSE or stage < 3:
         if min(sides) > _COARSE:
@@ -101,7 +106,7 @@ def _readout(kit: SteerableKit | PlainKit, count: int, vectors: bool, invariant:
     if isinstance(kit, PlainKit):
         return kit.readout(count * kit.dimension if vectors else count)
     group = kit.group
-    fields = count * [group.vector if vectors else group.trivial]
+    fields: list[Representation] = count * [group.vector if vectors else group.trivial]
     if not vectors and not invariant:
         fields = max(1, count // 4) * [direct_sum(list(group.irreps(highest_frequency(group))))]
     return kit.readout(fields, kernel, likelihood=kit.new_density())
@@ -121,28 +126,30 @@ def _dense(
     levels = 1
     while levels < 4 and min(sides) >> levels >= 4:
         levels += 1
-    made = {"dimension": len(sides), "channels": channels, "outputs": outputs, "levels": levels}
-    own: dict[str, Any] = {} if method == "cnn" else {"bandlimit": bandlimit, **density}
-    return tnn.Sequential(unet(method, group, width=max(1, round(64 * width)), **made, **own))
+    made: dict[str, Any] = {"dimension": len(sides), "channels": channels, "outputs": outputs, "levels": levels}
+    if method != "cnn":
+        made |= {"bandlimit": bandlimit, **density}
+    return tnn.Sequential(unet(method, group, width=max(1, round(64 * width)), **made))
 
 
 class Frame(tnn.Module):
     """Pixels around images, like those at the border, so that masks cut off little of the images themselves.
 
     Args:
+        dimension: 2 for images, 3 for volumes.
         pixels: On every side.
 
     Shape:
         (B, C, H, W[, …]) → (B, C, H + 2·pixels, W + 2·pixels[, …]).
     """
 
-    def __init__(self, pixels: int) -> None:
+    def __init__(self, dimension: int, pixels: int) -> None:
         super().__init__()
-        self.pixels = pixels
+        self.dimension, self.pixels = dimension, pixels
 
     def forward(self, x: Tensor) -> Tensor:
         """Repeat the border."""
-        return F.pad(x, [self.pixels] * (2 * (x.ndim - 2)), mode="replicate")
+        return F.pad(x, [self.pixels] * (2 * self.dimension), mode="replicate")
 
     def extra_repr(self) -> str:
         """How many."""
