@@ -126,7 +126,7 @@ def test_smooth_harmonics_are_all_polynomials_times_a_gaussian(group: Group, cou
 
 
 def test_smooth_kernels_turn_better_than_rings() -> None:
-    """Responses of cos 2φ + i sin 2φ to waves in all directions have the angular frequency 2 alone, but for the grid."""
+    """Responses of cos 2φ + i sin 2φ to waves in all directions have the angular frequency 2, but for the grid."""
 
     def lost(basis: SteerableBasis) -> float:
         starts = np.cumsum([0] + [psi.size for psi in basis.irreps])

@@ -20,7 +20,7 @@ SHAPES = [(8, 8), (28, 28), (29, 29), (17, 30), (90, 75), (9, 9, 9), (8, 12, 9),
 def settled(model: tnn.Module, x: Tensor) -> tnn.Module:
     """In eval mode with statistics of these data."""
     with torch.no_grad():
-        for _ in range(10):
+        for _ in range(5):
             model.train()(x)
     return model.eval()
 
@@ -43,7 +43,7 @@ def test_every_method_gives_every_kind_of_output_and_trains(method: str, output:
     assert any(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
 
 
-@pytest.mark.parametrize(("shape", "output"), zip(SHAPES, 4 * ["scalars", "vector"], strict=True))
+@pytest.mark.parametrize(("shape", "output"), list(zip(SHAPES, 4 * ["scalars", "vector"], strict=True)))
 def test_symmetries_of_the_grid_are_exact_at_every_size(shape: tuple[int, ...], output: str) -> None:
     torch.manual_seed(0)
     group = O2() if len(shape) == 2 else parse("O(3)")
@@ -62,15 +62,15 @@ def test_a_plain_network_is_not_equivariant() -> None:
     x = torch.randn(4, 1, 16, 16)
     model = settled(build("own", "cnn", shape=(16, 16), **SMALL), x)
     types = FieldType(O2(), [O2().trivial]), FieldType(O2(), 3 * [O2().trivial])
-    assert pscnn.equivariance_error(model, x, elements(O2(), (16, 16)), *types).min() > 0.1
+    assert pscnn.equivariance_error(model, x, elements(O2(), (16, 16)), *types).min() > 0.01
 
 
-@pytest.mark.parametrize(("images", "most"), [("smooth", 0.015), ("plus", 0.03)])
+@pytest.mark.parametrize(("images", "most"), [("smooth", 0.01), ("plus", 0.05)])
 def test_between_right_angles_little_leaks(images: str, most: float) -> None:
     torch.manual_seed(0)
     new, old = build("own", "scnn", "O(2)"), build("images", "scnn", "O(2)", size=28, width=0.25, classes=10)
-    assert leak(new, images, shape=(28, 28), count=16).worst < most
-    assert leak(old, images, shape=(28, 28), count=16).worst > 0.1
+    assert leak(new, images, shape=(28, 28), count=8).worst < most
+    assert leak(old, images, shape=(28, 28), count=8).worst > 0.1
 
 
 def test_positions_can_be_told_apart() -> None:
