@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from pscnn.groups import O2, Group, parse
 from pscnn.models import METHODS, build
 from pscnn.testing import leak
 
-SMALL = {"width": 0.1, "outputs": 3}
+SMALL: dict[str, Any] = {"width": 0.1, "outputs": 3}
 SHAPES = [(8, 8), (28, 28), (29, 29), (17, 30), (90, 75), (9, 9, 9), (8, 12, 9), (25, 25, 25)]
 
 
@@ -47,9 +49,9 @@ def test_every_method_gives_every_kind_of_output_and_trains(method: str, output:
 def test_symmetries_of_the_grid_are_exact_at_every_size(shape: tuple[int, ...], output: str) -> None:
     torch.manual_seed(0)
     group = O2() if len(shape) == 2 else parse("O(3)")
-    model = build("own", "p-scnn", group, shape=shape, output=output, channels=2, **SMALL)
     x = torch.randn(2, 2, *shape)
-    model = settled(model, x).double()
+    made = build("own", "p-scnn", group, shape=shape, output=output, channels=2, **SMALL)
+    model = settled(made, x).double()
     types = FieldType(group, 2 * [group.trivial]), FieldType(group, 3 * [group.vector])
     out_type = types[1] if output == "vector" else FieldType(group, 3 * [group.trivial])
     found = pscnn.equivariance_error(model, x.double(), elements(group, shape), types[0], out_type)

@@ -106,10 +106,10 @@ def _readout(kit: SteerableKit | PlainKit, count: int, vectors: bool, invariant:
     if isinstance(kit, PlainKit):
         return kit.readout(count * kit.dimension if vectors else count)
     group = kit.group
-    fields: list[Representation] = count * [group.vector if vectors else group.trivial]
+    field: Representation = group.vector if vectors else group.trivial
     if not vectors and not invariant:
-        fields = max(1, count // 4) * [direct_sum(list(group.irreps(highest_frequency(group))))]
-    return kit.readout(fields, kernel, likelihood=kit.new_density())
+        field, count = direct_sum(list(group.irreps(highest_frequency(group)))), max(1, count // 4)
+    return kit.readout(count * [field], kernel, likelihood=kit.new_density())
 
 
 def _dense(

@@ -95,7 +95,8 @@ def leak(
         return (brightness * draw(pictures, shape, element)).to(first)
 
     x = drawn(np.eye(len(shape)))
-    border = x[(..., *[slice(0, 1)] * len(shape))]  # where interpolation finds nothing it puts what is in the corner
+    # Where interpolation finds nothing, it puts what is in the corner.
+    border = x.flatten(2)[..., :1].view(*x.shape[:2], *[1] * len(shape))
     _settle(model, x)
     before = _Answers(model, x)
     spread = {name: _norm(value - value.mean(0)) for name, value in before.values.items()}
