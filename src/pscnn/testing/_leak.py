@@ -95,6 +95,8 @@ def leak(
         return (brightness * draw(pictures, shape, element)).to(first)
 
     x = drawn(np.eye(len(shape)))
+    # Where interpolation finds nothing, it puts what is in the corner.
+    border = x.flatten(2)[..., :1].view(*x.shape[:2], *[1] * len(shape))
     _settle(model, x)
     before = _Answers(model, x)
     spread = {name: _norm(value - value.mean(0)) for name, value in before.values.items()}
@@ -107,7 +109,7 @@ def leak(
             expected[""] = out_type.transform(expected[""], element)
         after = _Answers(model, drawn(element)).values
         changes.append({name: _norm(after[name] - value) / spread[name] for name, value in expected.items()})
-        turned = _Answers(model, scalars.transform(x, element)).values[""]
+        turned = _Answers(model, scalars.transform(x - border, element) + border).values[""]
         interpolated.append(_norm(turned - expected[""]) / spread[""])
     found = {name: torch.stack([change[name] for change in changes]) for name in before.values}
     total = found.pop("")
