@@ -83,8 +83,8 @@ def test_nothing_is_said_about_noise() -> None:
 
 
 def test_subgroups_have_names() -> None:
-    named = [None, Kept("C(1)@z"), Kept("D(1)", 22.5), Kept("D(2)"), Kept("SO(2)"), Kept("O(2)@z")]
-    expected = ["cannot tell", "the identity", "D(1) at 22.5°", "D(2) at any angle", "SO(2)", "O(2)@z"]
+    named = [None, Kept("C(1)@z"), Kept("D(1)", 22.5), Kept("D(2)"), Kept("SO(2)"), Kept("O(2)@z"), Kept("D(1)@z", 0)]
+    expected = ["cannot tell", "the identity", "D(1) at 22.5°", "D(2) at any angle", "SO(2)", "O(2)@z", "D(1)@z at 0°"]
     assert list(map(words, named)) == expected
 
 

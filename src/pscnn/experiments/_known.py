@@ -82,9 +82,9 @@ def words(subgroup: SubgroupLike | None) -> str:
     plain = _plain(subgroup)
     if plain == "C(1)":
         return "the identity"
-    if plain.startswith("D") and "@" not in subgroup.name:
-        return f"{plain} at {'any angle' if subgroup.angle is None else f'{subgroup.angle:g}°'}"
-    return subgroup.name
+    if subgroup.angle is not None:
+        return f"{subgroup.name} at {subgroup.angle:g}°"
+    return f"{plain} at any angle" if subgroup.name.startswith("D") and "@" not in subgroup.name else subgroup.name
 
 
 def within(subgroup: SubgroupLike, others: Sequence[Kept], degrees: float) -> bool:

@@ -40,7 +40,7 @@ class Gaussian:
 
     Example:
         >>> Gaussian.of(7)
-        Gaussian(width=0.9354143466934853, degree=3)
+        Gaussian(width=0.9354143466934853, degree=2)
     """
 
     width: float
@@ -53,7 +53,7 @@ class Gaussian:
     @classmethod
     def of(cls, kernel_size: int) -> Gaussian:
         """The usual one of a kernel: σ = √(k/8), where what the grid cuts off in space and in frequency is balanced."""
-        return cls(float(np.sqrt(kernel_size / 8)), (kernel_size - 1) // 2)
+        return cls(float(np.sqrt(kernel_size / 8)), min(2, (kernel_size - 1) // 2))
 
     def modes(self, dimension: int) -> tuple[Mode, ...]:
         """All frequencies ℓ and orders n with ℓ + 2n ≤ degree, by degree."""

@@ -142,10 +142,10 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
             - "vectors": ``shared`` (one density for all layers) and ``noise`` (of what starts at zero, "preliminary").
             - "flow": ``size`` (height and width, for "mlp" and "clcnn"), ``hidden`` (fields, or plain channels, per
               layer), ``layers`` (two or more; "lift" and "combo" have their own number) and ``kernel`` (side length).
-            - "own": ``shape`` (height and width, with a depth before them for volumes; sides of 8 or more), ``channels``,
-              ``outputs`` and ``output``: "scalars" (so many numbers, such as scores of classes), "vector" (so many
-              vectors, which turn with the image) or "dense" (so many numbers for every pixel); ``width`` and
-              ``invariant`` as for images.
+            - "own": ``shape`` (height and width, with a depth before them for volumes; sides of 8 or more),
+              ``channels``, ``outputs`` and ``output``: "scalars" (so many numbers, such as scores of classes), "vector"
+              (so many vectors, which turn with the image) or "dense" (so many numbers for every pixel); ``width`` and
+              ``invariant`` as for images; ``nonlinearity`` is "fourier" by default.
 
     Example:
         >>> model = build("images", method="scnn", group="C4", width=0.2)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch import nn as tnn
 
@@ -28,7 +29,8 @@ def highest_frequency(group: Group) -> int:
 class SteerableKit:
     """Builds the layers of the steerable methods; remembers the type of the features built so far.
 
-    With ``smooth`` it builds what lets through less between right angles: Gaussian kernels, and more samples of functions.
+    With ``smooth`` it builds what lets through less between right angles: Gaussian kernels, and a
+    smoother function at more samples.
     """
 
     def __init__(
@@ -97,7 +99,8 @@ class SteerableKit:
         if self.nonlinearity == "fourier":
             fields = FieldType(self.group, copies * [functions])
             apart = nn.FourierPointwise if functions.subgroup is None else nn.QuotientFourierPointwise
-            activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=(3 if self.smooth else 2) * frequency)
+            factor, function = (4, nn.softplus) if self.smooth else (2, F.elu)
+            activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=factor * frequency, function=function)
         else:
             irreps = functions.irreps if self.nonlinearity == "gated-functions" else self.group.irreps(frequency)
             fields = FieldType(self.group, copies * [direct_sum(list(irreps))])

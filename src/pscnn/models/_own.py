@@ -14,7 +14,7 @@ from pscnn.models._unet import unet
 
 OUTPUTS = ("scalars", "vector", "dense")
 SMALLEST = 8
-_FIELDS = (12, 20, 32, 40, 48)
+_FIELDS = (8, 16, 32, 40, 48)
 """Of the stages, at width 1; further ones have as many as the last."""
 _PLAIN = 3
 """Channels of the plain network for each field."""
@@ -54,7 +54,7 @@ def own(
     stride = 1
     while max(sides) > _LARGEST[dimension] * stride:
         stride *= 2
-    kernel, profile = (7, None) if stride == 1 else (4 * stride + 1, Gaussian(0.6 * stride, 3))
+    kernel, profile = (7, None) if stride == 1 else (4 * stride + 1, Gaussian(0.6 * stride, 2))
 
     def copies(stage: int) -> int:
         fields = _FIELDS[min(stage, len(_FIELDS) - 1)] * width

@@ -107,7 +107,8 @@ def _symmetries(found: Discovery) -> list[str]:
         out.append(f"Cannot be told: {said}{more}. More examples or more --minutes may tell.")
     out.append(
         f"How sure: {found.examples} held-out examples, {found.trained} networks; all intervals together hold with "
-        f"95 % confidence. A symmetry counts as kept if it costs less than {TOLERANCE[found.about.regression]} for sure."
+        "95 % confidence. A symmetry counts as kept if for sure it costs less than "
+        f"{TOLERANCE[found.about.regression]}."
     )
     return [*out, *_poses(found)]
 

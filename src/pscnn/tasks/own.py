@@ -49,7 +49,7 @@ class OwnSettings(ImageSettings):
     uniform_first: bool = True
     network: str = setting(
         "paper",
-        "The paper's network, for the sizes that it has, or one for any size that lets through less between right angles.",
+        "The paper's network, if it has this size, or one for any size that lets through less between right angles.",
         section="network",
         choices=("paper", "own"),
     )

@@ -106,8 +106,8 @@ class Discovery:
         """Whether the recommended network is better than all others for sure; else it is the better guess."""
         return bool(self.differences) and all(gap.low > 0 for gap in self.differences)
 
-    def save(self) -> Path:
-        """Write it into its folder, from which ``read`` reads it; the folder can be moved."""
+    def save(self, folder: Path | None = None) -> Path:
+        """Write it into its folder, or another one, from which ``read`` reads it; the folder can be moved."""
         values: dict[str, Any] = {
             **{name: getattr(self, name) for name in ("data", "group", "learnt", "examples", "free", "constant")},
             **{name: getattr(self, name) for name in ("trained", "minutes", "seconds", "complete")},
@@ -124,7 +124,7 @@ class Discovery:
             "presence": [presence_to_json(one) for one in self.presence],
             "networks": [asdict(one) for one in self.networks],
         }
-        path = self.folder / FILE
+        path = (folder or self.folder) / FILE
         write_whole(path, json.dumps(values, indent=1) + "\n")
         return path
 

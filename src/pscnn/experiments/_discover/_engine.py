@@ -19,7 +19,7 @@ from pscnn._files import make_folder
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover import _plan
-from pscnn.experiments._discover._discovery import Discovery
+from pscnn.experiments._discover._discovery import FILE, Discovery
 from pscnn.experiments._discover._jobs import Job, pool_of, results
 from pscnn.experiments._discover._networks import (
     LABELS,
@@ -33,7 +33,7 @@ from pscnn.experiments._discover._networks import (
 from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
 from pscnn.experiments._discover._poses import find_poses, folds, read_poses, write_poses
 from pscnn.experiments._discover._prepare import is_prepared, prepared_file
-from pscnn.experiments._discover._subgroups import Subgroup, candidates, likely_angles, scouts
+from pscnn.experiments._discover._subgroups import Subgroup, candidates, likely_mirrors, scouts
 from pscnn.experiments._discover._verdict import UNCLEAR, Comparison, compare
 from pscnn.experiments._presence import Presence
 from pscnn.groups import O2, Group, parse
@@ -116,6 +116,8 @@ def discover(
     if not resume:
         for file in done.iterdir():
             file.unlink()
+    elif (done / FILE).exists():  # all of it has been answered
+        return replace(Discovery.read(done), folder=folder)
     tell = print if say is None else say
     tell(_plan.words(clock, len(candidates(whole)), PARTS, len(LABELS)))
     found = Discovery(folder, path.name, about, whole.name, None, [], False, 0, 0.0, 0.0, 0, minutes=minutes)
@@ -124,15 +126,17 @@ def discover(
         for so_far in _steps(work, found, bandlimit, width):
             found = replace(so_far, seconds=round(clock.spent, 1))
             found.save()
+        if found.complete:
+            found.save(done)
     return found
 
 
 def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -> Iterator[Discovery]:
     """The answer so far, after every step."""
     yield replace(found, complete=False)
-    angles, poses = _look(work)
+    mirrors, poses = _look(work)
     found = replace(found, presence=poses)
-    subgroups = candidates(work.group, angles, folds(poses))
+    subgroups = candidates(work.group, mirrors, folds(poses))
     names = ", ".join(str(one) for one in subgroups[1:])
     work.say(f"comparing networks in which these are enforced: {names}")
     collected: list[PartResult] = []
@@ -156,10 +160,10 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
     yield replace(found, complete=True)
 
 
-def _look(work: _Work) -> tuple[list[float], list[Presence]]:
-    """Likely angles of mirror lines, and which symmetries the examples themselves have.
+def _look(work: _Work) -> tuple[list[Subgroup], list[Presence]]:
+    """Subgroups with mirror lines where these may be, and which symmetries the examples themselves have.
 
-    The angles are from the losses of a short training in which a mirror line is enforced at every angle.
+    The mirror lines are from the losses of a short training in which a mirror line is enforced at every angle.
     """
     work.say("testing whether the examples come turned and mirrored, looking for mirror lines")
     seconds = max(1.0, work.clock.each(_plan.SCOUT, 1 if work.pool is not None else 2) - _plan.START)
@@ -172,7 +176,7 @@ def _look(work: _Work) -> tuple[list[float], list[Presence]]:
     if not lines:
         return [], found[0]
     angles = [tried[k].angle or 0.0 for k in lines]
-    return likely_angles(angles, found[1].losses[lines], folds(found[0])), found[0]
+    return likely_mirrors(angles, found[1].losses[lines], folds(found[0])), found[0]
 
 
 def _probe_job(

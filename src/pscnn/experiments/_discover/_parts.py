@@ -26,7 +26,7 @@ RISING = 0.15
 """Share of the steps in which the learning rate rises."""
 VIEWS = 8
 """Random turns of a held-out example over which an answer is averaged."""
-FEWEST_STEPS = 30
+FEWEST_STEPS = 20
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pscnn._words import duration
 
-SCOUT, COMPARE, NETWORKS = 0.12, 0.6, 0.9
+SCOUT, COMPARE, NETWORKS = 0.12, 0.57, 0.87
 """Shares of the time after which scouting ends, comparing ends, and the training of the networks in the table ends."""
 STEPS, SCOUT_STEPS = 240, 110
 """Of a probe, at most; more examples get more (``EPOCHS``)."""

@@ -21,8 +21,8 @@ from pscnn.groups import O2, O3, SO2, SO3, C, D, Group, parse
 def asked(group: Group) -> list[Subgroup]:
     """The subgroups that are tested; quarter turns and the like follow from them."""
     if group.dimension == 3:
-        some = [SO2().about(axis) for axis in ((1, 0, 0), (0, 1, 0), (0, 0, 1))]
-        return within(group, [*map(Subgroup, some), Subgroup(SO3()), Subgroup(O3())])
+        about = [Subgroup(SO2().about(axis)) for axis in ((1, 0, 0), (0, 1, 0), (0, 0, 1))]
+        return within(group, [*about, Subgroup(SO3()), Subgroup(O3())])
     some = [Subgroup(C(2)), Subgroup(C(3)), Subgroup(C(4)), Subgroup(D(1), 90.0), Subgroup(SO2()), Subgroup(O2())]
     return within(group, some)
 

@@ -28,12 +28,12 @@ from torch import nn as tnn
 from pscnn import nn
 from pscnn.data import transform
 from pscnn.experiments._discover._subgroups import Subgroup
-from pscnn.groups import Group, direct_sum
+from pscnn.groups import DirectSum, Group, direct_sum
 from pscnn.nn import FieldType
 
 FINEST = {2: 40, 3: 20}
 """Longest side that the trunk looks at; larger examples are averaged down to it."""
-COARSEST = 9
+COARSEST = {2: 9, 3: 5}
 """Side of the map that is read as a whole."""
 HIDDEN = 32
 DROPPED = 0.1
@@ -59,7 +59,7 @@ class Trunk(tnn.Module):
         super().__init__()
         n = group.dimension
         scale = min(1.0, FINEST[n] / max(shape))
-        self.sides = tuple(max(COARSEST, round(side * scale)) // 2 * 2 + 1 for side in shape)
+        self.sides = tuple(max(COARSEST[n], round(side * scale)) // 2 * 2 + 1 for side in shape)
         fields = FieldType(group, channels * [group.trivial])
         convolution = nn.Conv2d if n == 2 else nn.Conv3d
         layers: list[tnn.Module] = []
@@ -69,7 +69,7 @@ class Trunk(tnn.Module):
             act = nn.GatedBatchNorm(FieldType(group, copies * [_irreps(group, frequency)]))
             layers += [convolution(fields, act.in_type, kernel, padding=kernel // 2, bias=False), act]
             fields = act.out_type
-            if side > COARSEST:
+            if side > COARSEST[n]:
                 layers.append(nn.AvgPoolAntialiased(fields, 2, 2))
                 side = (side + 1) // 2
         self.body = tnn.Sequential(*layers)
@@ -99,7 +99,7 @@ class Trunk(tnn.Module):
         return torch.stack([norm(end).flatten(1) for norm, end in zip(self.norms, ends, strict=True)], 1)
 
 
-def _irreps(group: Group, frequency: int) -> object:
+def _irreps(group: Group, frequency: int) -> DirectSum:
     highest = frequency if group.max_frequency is None else min(frequency, group.max_frequency)
     return direct_sum(list(group.irreps(highest)))
 

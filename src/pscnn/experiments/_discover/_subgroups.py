@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,6 +17,8 @@ GRID = tuple(15.0 * k for k in range(12))
 """Of the mirror lines among which one is looked for."""
 NEAR = 4.0
 """Degrees between two mirror lines that need not be told apart."""
+GAIN = 0.01
+"""By how much another angle than the usual ones must lower the loss, as a share of what angles change at all."""
 NODES = 12
 """Rotations of a continuous group over which is averaged at once; they are drawn anew every time."""
 NODES_3D = 24
@@ -85,10 +87,7 @@ class Subgroup:
 
     def includes(self, other: Subgroup) -> bool:
         """Whether another one is part of it, or equal to it."""
-        mine, theirs = self.group.order, other.group.order
-        if mine is not None and (theirs is None or mine % theirs):
-            return False
-        return self.contains(other.elements() if theirs is not None else other.sample(16, seed=0))
+        return _includes(self, other)
 
     def nodes(self, rng: np.random.Generator) -> Array:
         """Elements to average over: all of a finite group, of others some, moved at random.
@@ -119,6 +118,14 @@ class Subgroup:
         return dimension, self.group.order or 1 + (self.group != self.group.rotations)
 
 
+@lru_cache(4096)
+def _includes(large: Subgroup, small: Subgroup) -> bool:
+    mine, theirs = large.group.order, small.group.order
+    if mine is not None and (theirs is None or mine % theirs):
+        return False
+    return large.contains(small.elements() if theirs is not None else small.sample(16, seed=0))
+
+
 def identity(group: Group) -> Subgroup:
     """The smallest."""
     return Subgroup(C(1) if group.dimension == 2 else C(1).about((0, 0, 1)))
@@ -132,19 +139,21 @@ def scouts(group: Group) -> list[Subgroup]:
     return [*plain, *within(group, [Subgroup(D(1), angle) for angle in GRID])]
 
 
-def candidates(group: Group, found: Sequence[float] = (), numbers: Sequence[int] = (2, 4)) -> list[Subgroup]:
+def candidates(group: Group, found: Sequence[Subgroup] = (), numbers: Sequence[int] = (2, 4)) -> list[Subgroup]:
     """Subgroups that are enforced and compared, the identity first.
 
     Args:
         group: H.
-        found: Angles of mirror lines besides the usual ones.
+        found: Subgroups with mirror lines at other angles than the usual ones.
         numbers: Of rotations that groups have, besides one and all.
     """
     if group.dimension == 3:
         return _in_space(group)
     some = [identity(group), *(Subgroup(C(n)) for n in numbers), Subgroup(SO2())]
-    some += [Subgroup(D(n), angle) for n in (1, *numbers) for angle in (*USUAL_ANGLES, *found)]
-    return within(group, [*some, Subgroup(O2()), *([] if isinstance(group, D) else [Subgroup(group)])])
+    for n in (1, *numbers):
+        some += [Subgroup(D(n), angle) for angle in (USUAL_ANGLES if n % 3 else USUAL_ANGLES[:2])]
+    whole = [Subgroup(O2()), *([] if isinstance(group, D) else [Subgroup(group)])]
+    return within(group, [*some, *found, *whole])
 
 
 def _in_space(group: Group) -> list[Subgroup]:
@@ -168,16 +177,16 @@ def within(group: Group, found: Sequence[Subgroup]) -> list[Subgroup]:
     return out
 
 
-def likely_angles(angles: Sequence[float], losses: Sequence[float], numbers: Sequence[int] = (2, 4)) -> list[float]:
-    """Where mirror lines may be, if not at one of the usual angles, in degrees.
+def likely_mirrors(angles: Sequence[float], losses: Sequence[float], numbers: Sequence[int] = (2, 4)) -> list[Subgroup]:
+    """Subgroups with mirror lines where these may be, if not at one of the usual angles.
 
     The loss with one mirror line is known at some angles. A Fourier series through them tells where it is least; for
     groups with several lines, where its sum over all of them is.
 
     Example:
-        >>> likely_angles(GRID, [float(1 - np.cos(np.radians(2 * (a - 37)))) for a in GRID], ())
-        [37.0]
-        >>> likely_angles(GRID, [float(1 - np.cos(np.radians(2 * (a - 88)))) for a in GRID], ())
+        >>> [str(one) for one in likely_mirrors(GRID, [float(-np.cos(np.radians(2 * (a - 37)))) for a in GRID], ())]
+        ['D(1) at 37°']
+        >>> likely_mirrors(GRID, [float(-np.cos(np.radians(2 * (a - 88)))) for a in GRID], ())
         []
     """
     where, order, fine = np.radians(np.asarray(angles)), 3, np.arange(0, 180, 0.5)
@@ -188,10 +197,14 @@ def likely_angles(angles: Sequence[float], losses: Sequence[float], numbers: Seq
         return np.stack(parts, -1)
 
     curve = waves(np.radians(fine)) @ np.linalg.lstsq(waves(where), np.asarray(losses), rcond=None)[0]
-    out: list[float] = []
+    out: list[Subgroup] = []
     for n in (1, *numbers):
         folded = np.mean([np.roll(curve, round(k * len(fine) / n)) for k in range(n)], 0)
-        best, period = float(fine[int(folded.argmin())] % (180 / n)), 180 / n
-        if all(abs((best - known + period / 2) % period - period / 2) > NEAR for known in (*USUAL_ANGLES, *out)):
-            out.append(best)
+        best, period = float(fine[int(folded.argmin())]), 180 / n
+        usual = min(folded[fine == angle].item() for angle in USUAL_ANGLES)
+        gain = (usual - folded.min()) > GAIN * (folded.max() - folded.min())
+        # Groups with several lines may have one where the best single line is.
+        for angle in {best, *(one.angle or 0.0 for one in out[:1])} if gain or out else ():
+            if all(abs((angle - a + period / 2) % period - period / 2) > NEAR for a in USUAL_ANGLES):
+                out += [one for one in [Subgroup(D(n), angle)] if one not in out]
     return out

@@ -18,6 +18,8 @@ NOTICEABLE = 0.01
 """Loss above which one counts as broken."""
 CONFIDENCE = 0.95
 DRAWS = 4000
+LEAST = 2.5
+"""Deviations to either side of a mean at least: where no scores differ, draws tell nothing."""
 KEPT, BROKEN, UNCLEAR = "kept", "broken", "cannot tell"
 
 
@@ -112,12 +114,13 @@ def compare(
     for k, one in enumerate(subgroups[1:], 1):
         j = 0
         if verdicts[k] == BROKEN and low[0, k] <= noticeable and because[k] is None:
-            j = max(smaller[k], key=lambda j, k=k: low[j, k])
-        cost = float(scores[j].mean() - scores[k].mean()) if count else 0.0
+            j = max((low[j, k], j) for j in smaller[k])[1]
+        cost, score = (float(scores[j].mean() - scores[k].mean()), float(scores[k].mean())) if count else (0.0, 0.0)
+        reason = because[k]
         statements.append(
             Statement(
-                one, verdicts[k], cost, float(low[j, k]), float(high[j, k]), float(scores[k].mean()) if count else 0.0,
-                because=None if because[k] is None else subgroups[because[k]],  # type: ignore[index]
+                one, verdicts[k], cost, float(low[j, k]), float(high[j, k]), score,
+                because=None if reason is None else subgroups[reason],
             )
         )  # fmt: skip
     kept = _largest(subgroups, verdicts, scores) if learnt else None
@@ -147,7 +150,7 @@ def intervals(gaps: Array, parts: AnyArray, *, binary: bool) -> tuple[Array, Arr
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(DRAWS, count))
     scale = np.sqrt(np.maximum(spread.var(1), 1e-18) * count)
     largest = np.abs((signs @ spread.T) / scale).max(1)
-    times = float(np.quantile(largest, CONFIDENCE))
+    times = max(LEAST, float(np.quantile(largest, CONFIDENCE)))
     if binary:
         deviation = np.sqrt(deviation**2 + times**2 / 2 / count**2)
     return means, times * deviation
@@ -179,14 +182,15 @@ def consistent(subgroups: Sequence[Subgroup], own: Sequence[str]) -> tuple[list[
         index for k in range(count) for j in inside[k] if own[k] == KEPT and own[j] == BROKEN for index in (j, k)
     }
     first = [UNCLEAR if k in doubtful else verdict for k, verdict in enumerate(own)]
-    verdicts, because = list(first), [None] * count
+    verdicts = list(first)
+    because: list[int | None] = [None] * count
     for k in range(count):
         if first[k] != UNCLEAR:
             continue
         above = [i for i in range(count) if k in inside[i] and first[i] == KEPT]
         below = [j for j in inside[k] if first[j] == BROKEN]
         if bool(above) != bool(below):
-            verdicts[k], because[k] = (KEPT, above[0]) if above else (BROKEN, below[0])  # type: ignore[call-overload]
+            verdicts[k], because[k] = (KEPT, above[0]) if above else (BROKEN, below[0])
     return verdicts, because
 
 
