@@ -79,6 +79,20 @@ def test_masks_channels_and_single_planes(tmp_path: Path) -> None:
     assert own.read_example(write(tmp_path / "f.nii", RNG.random((5, 7, 1))), flat).shape == (1, 7, 5)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (1, 0, 2)])
+def test_masks_are_written_as_their_volumes_lie(order: tuple[int, ...], tmp_path: Path) -> None:
+    values = volume().transpose(order)
+    affine = np.eye(4)
+    affine[:3, :3] = np.diag([-2.0, 1, 3])[:, list(order)]  # x runs against the array's axis
+    path = write(tmp_path / "a.nii.gz", values, affine)
+    seen = own.About((9, 7, 5), 1, ("a", "b"), "classes", 0.0, 1.0)
+    canonical = own.read_example(path, seen)[0].numpy()
+    out = own.write_mask((canonical > 0).astype(np.int64), tmp_path / "masks", path)
+    found: Any = nibabel.load(out)
+    assert np.array_equal(np.asarray(found.dataobj), (values > 0.5).astype(int))
+    assert np.allclose(found.affine, affine)
+
+
 def header(path: Path, place: int, content: bytes, out: Path) -> Path:
     whole = path.read_bytes()
     out.write_bytes(whole[:place] + content + whole[place + len(content) :])

@@ -1,5 +1,6 @@
 """One image or volume from a file: PNG, JPEG, TIFF, BMP, ``.npy`` or NIfTI; and masks from such files."""
 
+import gzip
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -208,6 +209,17 @@ def _nifti(path: Path) -> Example:
     if values.shape[0] == 1:
         return Example(values[0], (along[1], along[0]))
     return Example(values, (along[2], along[1], along[0]))
+
+
+def nifti_like(mask: AnyArray, path: Path) -> bytes:
+    """A packed NIfTI file with a mask of another such file, in the order of its axes and with its affine."""
+    nibabel = require("nibabel", "nifti", "Writing NIfTI volumes")
+    image = nibabel.load(path)
+    planes = mask.reshape(-1, *mask.shape[-2:])[:, ::-1].transpose(2, 1, 0)  # right, forward and up
+    ours = np.array([[0, 1], [1, 1], [2, 1]])
+    turned = nibabel.orientations.ornt_transform(ours, nibabel.io_orientation(image.affine))
+    values = nibabel.apply_orientation(planes, turned).astype(np.int32)
+    return gzip.compress(nibabel.Nifti1Image(values, image.affine).to_bytes())
 
 
 def is_bytes(array: AnyArray) -> bool:

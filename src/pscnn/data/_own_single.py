@@ -11,7 +11,7 @@ from pscnn._extras import require
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError, save
 from pscnn.data._own_about import About
-from pscnn.data._own_files import Example, check_values, read_file, suffix
+from pscnn.data._own_files import NIFTI, Example, check_values, nifti_like, read_file, suffix
 from pscnn.data._own_fit import resize, unfit, with_spacing
 from pscnn.data._own_shape import fitted, scale
 
@@ -64,19 +64,22 @@ def mask_of_file(mask: Tensor, path: str | Path, about: About) -> AnyArray:
 
 
 def write_mask(mask: AnyArray, folder: Path, path: Path) -> Path:
-    """Write a mask under the name of its example: of an image a PNG, if its values have 8 bits, else an ``.npy``.
+    """Write a mask under the name of its example: of a NIfTI file such a file, of an image a PNG, else an ``.npy``.
 
     Args:
-        mask: A whole number per pixel.
+        mask: A whole number per pixel. PNG files hold numbers of 8 bits; others make it an ``.npy``.
         folder: Where to.
         path: The example. A file that exists is not replaced.
     """
     small = mask.ndim == 2 and mask.min() >= 0 and mask.max() < 256
-    out = folder / f"{path.name[: -len(suffix(path))]}{'.png' if small else '.npy'}"
+    kind = ".nii.gz" if suffix(path) in NIFTI else ".png" if small else ".npy"
+    out = folder / f"{path.name[: -len(suffix(path))]}{kind}"
     if out.exists():
         raise DataError(f"{out} exists; choose another folder for masks")
     buffer = io.BytesIO()
-    if small:
+    if kind == ".nii.gz":
+        buffer.write(nifti_like(mask, path))
+    elif kind == ".png":
         require("PIL.Image", "data", "Writing masks").fromarray(mask.astype(np.uint8)).save(buffer, format="PNG")
     else:
         np.save(buffer, mask)
