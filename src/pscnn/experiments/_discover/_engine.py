@@ -255,7 +255,7 @@ def _compared(collected: Sequence[tuple[Sequence[Subgroup], PartResult]], about:
     times = np.zeros((len(union), total))
     constant, parts = np.zeros(total), np.zeros(total, dtype=int)
     for number, (subgroups, one) in enumerate(collected):
-        here = np.ix_([union.index(subgroup) for subgroup in subgroups], one.rows)
+        here = np.ix_(np.array([union.index(subgroup) for subgroup in subgroups]), one.rows)
         scores[here] += one.scores
         times[here] += 1
         constant[one.rows] = one.constant
