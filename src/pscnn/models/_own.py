@@ -85,8 +85,9 @@ def own(
         return tnn.Sequential(*layers, *_readout(kit, outputs, True, False, min(sides)), Average())
     layers += _readout(kit, features, False, invariant, min(sides))
     size = features if isinstance(kit, PlainKit) else kit.fields.size
-    # Where inputs are alike up to an element of H, what differs is what leaks: eps keeps it from being blown up.
-    head = [Average(), tnn.BatchNorm1d(size, eps=1e-2), tnn.ELU(), tnn.Linear(size, outputs)]
+    # Where inputs are alike up to an element of H, what differs is what leaks; a norm would blow it up.
+    norm = [tnn.BatchNorm1d(size)] if isinstance(kit, PlainKit) else []
+    head = [Average(), *norm, tnn.ELU(), tnn.Linear(size, outputs)]
     return tnn.Sequential(*layers, *head)
 
 
