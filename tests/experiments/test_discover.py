@@ -324,3 +324,17 @@ def test_masks_are_compared_pixel_by_pixel_and_move_with_their_examples() -> Non
     everywhere = torch.arange(225)
     there = probe.trunk(x.flip(3), everywhere).unflatten(1, (15, 15)).flip(2).flatten(1, 2)
     torch.testing.assert_close(there, probe.trunk(x, everywhere) @ matrix.T, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers", "vectors", "masks"])
+def test_every_kind_of_target_is_scored_with_or_without_held_out_examples(tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    images, _ = sky(24)
+    shape = {"masks": images.shape, "vectors": (24, 2)}.get(kind, (24, 3))
+    targets = rng.random(shape) if kind in ("numbers", "vectors") else rng.integers(0, 2, shape)
+    own.prepare((images, targets), tmp_path / "data.npz", target=kind)
+    for held in (True, False):
+        found = _parts.train_part(tmp_path / "data.npz", "O(2)", [IDENTITY, HALF], 0, 0, 2, 60.0, 8, held)
+        assert found.scores.shape == (2, len(found.rows))
+        assert len(found.constant) == len(found.rows) == (5 if held else 0)
+        assert np.isfinite(found.scores).all()

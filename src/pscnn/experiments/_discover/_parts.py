@@ -206,6 +206,8 @@ def _said(probe: Probe, x: Tensor, y: Tensor, rng: np.random.Generator, pixels: 
 @torch.no_grad()
 def _scores(probe: Probe, x: Tensor, y: Tensor, target: Target, units: _Units, rng: np.random.Generator) -> Array:
     """(subgroups, examples): of the mean answer over random turns; of masks, the mean over turns of the score."""
+    if not len(x):
+        return np.zeros((len(probe.subgroups), 0))
     out = []
     dense = bool(probe.trunk.local)
     for chosen in torch.arange(len(x)).split(8 if dense else 256):
@@ -216,4 +218,4 @@ def _scores(probe: Probe, x: Tensor, y: Tensor, target: Target, units: _Units, r
         else:
             said = torch.stack([_said(probe, x[chosen], y[chosen], rng, None)[0] for _ in range(VIEWS)]).mean(0)
             out.append(torch.stack([target.score(units(own), y[chosen]) for own in said]))
-    return torch.cat(out, 1).double().cpu().numpy() if out else np.zeros((len(probe.subgroups), 0))
+    return torch.cat(out, 1).double().cpu().numpy()
