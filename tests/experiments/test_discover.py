@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pscnn
 from pscnn import models
 from pscnn.data import own
 from pscnn.experiments import Discovery, Statement, Subgroup, receptive_fields
-from pscnn.experiments._discover import _engine, _parts, _subgroups, _verdict
+from pscnn.experiments._discover import _engine, _jobs, _parts, _subgroups, _verdict
 from pscnn.experiments._discover._poses import folds
 from pscnn.experiments._discover._probe import Probe
 from pscnn.experiments._presence import Presence
@@ -271,6 +272,17 @@ def test_an_interruption_gives_the_answer_so_far(tmp_path: Path, monkeypatch: py
     assert found.trained == 1
     assert found.statements
     assert not Discovery.read(tmp_path).complete
+
+
+def _end_at_once() -> None:
+    os._exit(1)
+
+
+def test_processes_that_are_killed_are_named(tmp_path: Path) -> None:
+    job = _jobs.Job("nothing.json", _end_at_once, (), Path.read_text, lambda result, path: None)
+    why = "a process ended before its work was done, perhaps for want of memory"
+    with pytest.raises(RunError, match=why), _jobs.pool_of(2) as pool:
+        list(_jobs.results([job], tmp_path, pool))
 
 
 def test_questions_that_cannot_be_asked(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pscnn.training import processes
+from pscnn.training import RunError, processes
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,13 @@ def results(jobs: Sequence[Job], folder: Path, pool: Executor | None) -> Iterato
         return
     futures: dict[Future[Any], int] = {pool.submit(jobs[n].function, *jobs[n].arguments): n for n in left}
     for future in as_completed(futures):
-        number, result = futures[future], future.result()
+        number = futures[future]
+        try:
+            result = future.result()
+        except BrokenProcessPool:
+            raise RunError(
+                "a process ended before its work was done, perhaps for want of memory: use fewer workers; the same "
+                'command continues. In a script, call discover below: if __name__ == "__main__":'
+            ) from None
         jobs[number].write(result, folder / jobs[number].name)
         yield number, result
