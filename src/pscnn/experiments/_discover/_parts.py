@@ -26,8 +26,8 @@ RISING = 0.15
 """Share of the steps in which the learning rate rises."""
 VIEWS = 8
 """Random turns of a held-out example over which an answer is averaged."""
-DENSE_VIEWS = 2
-PIXELS, EVERY = 16, 4
+DENSE_VIEWS = 1
+PIXELS, EVERY = 6, 6
 """Of masks: pixels of an example that a step looks at, and how many there are to every one that is scored."""
 FEWEST_STEPS = 20
 
