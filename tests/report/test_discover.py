@@ -49,8 +49,8 @@ def test_what_is_kept_and_what_it_costs() -> None:
     assert words[0] == "The largest symmetry that can be enforced without loss: half turns."
     assert words[1] == "Can be enforced, and what it costs: half turns (C2) −0.1 points [−1.1, 0.9]."
     assert words[2] == (
-        "Cannot be enforced without loss: all rotations (SO(2)) 40.0 points [39.0, 41.0]; the left–right mirror (D1) "
-        "31.0 points [30.0, 32.0]."
+        "Cannot be enforced without loss: the left–right mirror (D1) 31.0 points [30.0, 32.0]; all rotations (SO(2)) "
+        "40.0 points [39.0, 41.0]."
     )
     assert "400 held-out examples, 4 networks" in words[3]
 

@@ -98,7 +98,7 @@ def _symmetries(found: Discovery) -> list[str]:
         said = "; ".join(f"{subgroup_words(one.subgroup)} {cost(one, found)}" for one in largest[:MOST_LISTED])
         out.append(f"Can be enforced, and what it costs: {said}.")
     if smallest := _minimal(broken):
-        smallest = sorted(smallest, key=lambda one: -one.cost)
+        smallest = sorted(smallest, key=lambda one: (one.subgroup.rank, -one.cost))  # the simplest first
         said = "; ".join(f"{subgroup_words(one.subgroup)} {cost(one, found)}" for one in smallest[:MOST_LISTED])
         out.append(f"Cannot be enforced without loss: {said}.")
     if unclear:
