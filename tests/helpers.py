@@ -102,13 +102,6 @@ def held_elsewhere(store: Store, config: Settings) -> FileLock:
     return FileLock(store.lock(config).lock_file)
 
 
-def scores(s: float, p: float, c: float) -> dict[str, list[np.ndarray]]:
-    """Right and wrong answers of three seeds of each network, right at these rates."""
-    rng = np.random.default_rng(0)
-    names = dict(zip(NETWORKS, (s, p, c), strict=True))
-    return {name: [(rng.random(300) < rate).astype(float) for _ in range(3)] for name, rate in names.items()}
-
-
 def flow(tasks: int, frames: int, size: int = 64) -> Tensor:
     """Slowly turning vector fields."""
     y, x = torch.meshgrid(*[torch.linspace(-1, 1, size)] * 2, indexing="ij")

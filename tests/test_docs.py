@@ -51,6 +51,15 @@ def test_the_first_network_can_be_pasted(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"densities.png", "comets.pt"}
 
 
+def test_upright_digits_on_the_page_about_own_data_are_called_upright() -> None:
+    (block,) = [one for one in python_blocks(MANUAL / "discover.md") if "presence(" in one]
+    done = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = [line.split()[-1] for line in done.stdout.splitlines()]
+    assert said[:5] == 5 * ["False"]
+    assert "False" not in said[5:]
+
+
 def test_the_checks_of_the_troubleshooting_page_run(tmp_path: Path) -> None:
     assert "LayerError(" in run_page("troubleshooting.md", tmp_path)
 
@@ -97,6 +106,16 @@ def test_the_tables_of_vectors_are_those_which_their_command_prints(tmp_path: Pa
     assert len(tables) == 7
     for table in tables:
         assert table in (MANUAL / "vectors.md").read_text()
+
+
+def test_the_table_of_known_tasks_is_the_one_which_its_command_prints(tmp_path: Path) -> None:
+    page = (MANUAL / "discover.md").read_text()
+    (found,) = re.findall(r"```\npscnn (benchmark-discover [^`]*--format markdown)\n```\n\n((?:\|[^\n]*\n)+)", page)
+    command, table = found
+    words = [re.sub("^results/", f"{README.parent}/results/", word) for word in shlex.split(command)]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == table
 
 
 def test_importing_the_library_needs_no_extra() -> None:

@@ -6,6 +6,8 @@ A small number of tries each time; PSCNN_FUZZ sets how many of each kind.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import gzip
 import io
 import json
 import os
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nibabel
 import numpy as np
 import pytest
 import yaml
@@ -256,6 +259,17 @@ def test_configurations(values: dict[str, Any]) -> None:
             training.make_settings(training.read_yaml(path))
 
 
+@fuzz
+@given(name=st.sampled_from([field.name for field in dataclasses.fields(own.About)]), value=JSON, size=JSON)
+def test_descriptions_of_data(name: str, value: Any, size: Any) -> None:
+    new = json.loads(own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0).to_json())
+    old = {key: one for key, one in new.items() if key not in ("shape", "kind", "frame", "spacing")}
+    old |= {"dimension": 2, "size": size, "regression": False}
+    for values in ({**new, name: value}, {**old, name: value}, value):
+        with patience(), contextlib.suppress(ValueError):
+            own.About.from_json(json.dumps(values))
+
+
 # -- people's own data --------------------------------------------------------------------------------------------
 
 DTYPES = st.sampled_from(["u1", "u2", "i2", "i8", "f2", "f4", "f8", "c8", "?", "U3", "M8[s]"])
@@ -274,56 +288,103 @@ def arrays(draw: st.DrawFn, count: int | None = None) -> np.ndarray:
         return values.astype(np.dtype(draw(DTYPES)))
 
 
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "regression": st.booleans(),
+        "target": st.sampled_from([*own.KINDS, "words"]),
+        "dimension": st.sampled_from([2, 3, 5]),
+        "square": st.booleans(),
+        "size": st.sampled_from([0, 8, 13]),
+    },
+)
+
+
 @fuzz
 @given(
-    images=arrays(count=12), labels=arrays(count=12), regression=st.sampled_from([None, True, False]), change=damage()
+    images=arrays(count=12),
+    labels=arrays(count=12),
+    second=st.sampled_from(["labels", "masks"]),
+    spacing=st.one_of(st.none(), arrays()),
+    how=OPTIONS,
+    change=damage(),
 )
 def test_arrays(
-    images: np.ndarray, labels: np.ndarray, regression: bool | None, change: Callable[[bytes], bytes]
+    images: np.ndarray,
+    labels: np.ndarray,
+    second: str,
+    spacing: np.ndarray | None,
+    how: dict[str, Any],
+    change: Callable[[bytes], bytes],
 ) -> None:
     buffer = io.BytesIO()
-    np.savez(buffer, images=images, labels=labels)
+    more: dict[str, Any] = {second: labels} | ({} if spacing is None else {"spacing": spacing})
+    np.savez(buffer, images=images, **more)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "data.npz"
         for content in (buffer.getvalue(), change(buffer.getvalue())):
             path.write_bytes(content)
             with patience(), contextlib.suppress(PscnnError):
-                about = own.prepare(path, Path(place) / "prepared.npz", regression=regression)
+                about = own.prepare(path, Path(place) / "prepared.npz", **how)
                 splits = own.load(Path(place) / "prepared.npz")
                 assert sum(map(len, splits.values())) == sum(about.counts) == 12
 
 
 @fuzz
-@given(array=arrays(), change=damage(), name=st.sampled_from(["a.npy", "a.png", "a.tiff", "a.jpg"]))
+@given(array=arrays(), change=damage(), name=st.sampled_from(["a.npy", "a.png", "a.nii", "a.nii.gz", "a.tiff"]))
 def test_examples(array: np.ndarray, change: Callable[[bytes], bytes], name: str) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    about = own.About(2, 28, 3, ("a", "b"), False, 0.0, 1.0)
+    abouts = [own.About(shape, 3, ("a", "b"), "classes", 0.0, 1.0) for shape in ((28, 28), (9, 12, 7))]
+    content = content_of(array, name)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / name
-        for content in (buffer.getvalue(), change(buffer.getvalue())):
-            path.write_bytes(content)
-            with patience(), contextlib.suppress(PscnnError):
-                found = own.read_example(path, about)
-                assert found.shape == (3, 28, 28)
-                assert found.isfinite().all()
+        for tried in (content, change(content)):
+            path.write_bytes(tried)
+            for about in abouts:
+                with patience(), contextlib.suppress(PscnnError):
+                    found = own.read_example(path, about)
+                    assert found.shape == (3, *about.shape)
+                    assert found.isfinite().all()
+
+
+def content_of(array: np.ndarray, name: str) -> bytes:
+    """An array as a file; what its kind of file cannot hold is an .npy file under that name."""
+    buffer = io.BytesIO()
+    if name.startswith("a.nii") and array.dtype.kind in "iuf" and array.dtype not in (np.float16, np.int64):
+        make: Any = nibabel.Nifti1Image
+        content: bytes = make(array, np.diag([2.0, 1, 0.5, 1])).to_bytes()
+        return gzip.compress(content) if name.endswith("gz") else content
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+@fuzz
+@given(images=arrays(count=12), targets=st.lists(st.one_of(arrays(), JSON), min_size=12, max_size=12), how=OPTIONS)
+def test_data_set_objects(images: np.ndarray, targets: list[Any], how: dict[str, Any]) -> None:
+    same = [targets[0]] * 12
+    with tempfile.TemporaryDirectory() as place:
+        for rows in (list(zip(images, targets, strict=True)), list(zip(images, same, strict=True)), targets):
+            for source in (rows, {"train": rows}, (images, targets[0]), targets[0]):
+                with patience(), contextlib.suppress(PscnnError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    own.prepare(source, Path(place) / "prepared.npz", **how)
 
 
 CELLS = st.one_of(
-    st.text(max_size=6), st.sampled_from(["path", "label", "split", "a.npy", "b.npy", "1", "0.5", "nan", "train", '"'])
+    st.text(max_size=6),
+    st.sampled_from(["path", "label", "mask", "split", "a.npy", "b.npy", "1", "0.5", "nan", "train", '"']),
 )
 
 
 @fuzz
-@given(rows=st.lists(st.lists(CELLS, max_size=4), max_size=6), regression=st.sampled_from([None, True, False]))
-def test_tables(rows: list[list[str]], regression: bool | None) -> None:
+@given(rows=st.lists(st.lists(CELLS, max_size=4), max_size=6), how=OPTIONS)
+def test_tables(rows: list[list[str]], how: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as place:
         for name in ("a.npy", "b.npy"):
             np.save(Path(place) / name, np.eye(28, dtype=np.uint8))
         path = Path(place) / "table.csv"
         path.write_bytes("\n".join(",".join(row) for row in rows).encode(errors="surrogatepass"))
         with patience(), contextlib.suppress(PscnnError):
-            own.prepare(path, Path(place) / "prepared.npz", regression=regression)
+            own.prepare(path, Path(place) / "prepared.npz", **how)
 
 
 @fuzz

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
         regularization,
         summary,
     )
+    from pscnn.experiments import Discovery, discover
     from pscnn.likelihood import Likelihood
     from pscnn.nn import FieldType
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Discovery",
     "FieldType",
     "LayerError",
     "Likelihood",
@@ -35,6 +37,7 @@ __all__ = [
     "align",
     "degree",
     "densities",
+    "discover",
     "equivariance_error",
     "groups",
     "layer_errors",
@@ -46,6 +49,7 @@ __all__ = [
     "testing",
 ]
 _HOMES = {"FieldType": "nn", "Likelihood": "likelihood", "MissingExtraError": "_extras", "PscnnError": "_extras"}
+_HOMES |= {"Discovery": "experiments", "discover": "experiments"}
 _ROOMS = (
     *("groups", "kernels", "measures", "likelihood", "nn", "densities", "models", "testing"),
     *("data", "training", "experiments", "report"),

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import NETWORKS
 from PIL import Image
 from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
 from pscnn.data import own
-from pscnn.experiments import _discover
+from pscnn.experiments._discover import _networks, _plan
 from pscnn.report import _discover as words_about
 
 
@@ -34,27 +33,31 @@ def pictures(root: Path, count: int = 10) -> Path:
 
 
 @pytest.fixture
-def one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_discover, "FEWEST_EPOCHS", 1)
-    monkeypatch.setattr(_discover, "MOST_EPOCHS", 1)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_plan, "STEPS", 4)
+    monkeypatch.setattr(_plan, "SCOUT_STEPS", 2)
+    monkeypatch.setattr(_networks, "RATES", (0.01,))
+    monkeypatch.setattr(_networks, "MOST_EPOCHS", 1)
 
 
-@pytest.mark.usefixtures("one_pass")
+@pytest.mark.usefixtures("quick")
 def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     source = pictures(tmp_path / "sky")
-    command = ["discover", str(source), "--width", "0.1", "--seeds", "1", "--workers", "1", "--minutes", "5"]
-    command += ["--accelerator", "cpu"]
+    command = ["discover", str(source), "--width", "0.1", "--workers", "1", "--minutes", "1", "--accelerator", "cpu"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert "2 classes: 12 training, 4 validation, 4 test examples" in result.output
+    assert "plan for 60 s with 1 process" in result.output
+    assert "There are too few examples to say anything about symmetries." in result.output
     page = (tmp_path / "discover" / "sky" / "report.html").read_text()
-    assert "Answer" in page
+    assert "What it costs to enforce a symmetry" in page
+    assert "What the network does when examples are turned" in page
     assert "plain CNN" in page
     runs = {p.name.split("-O2")[0]: p for p in (tmp_path / "discover" / "sky" / "own").iterdir() if p.is_dir()}
-    assert set(runs) == set(NETWORKS)
+    assert set(runs) == {"p-scnn", "cnn", "augment"}
     before = (runs["cnn"] / "result.json").stat().st_mtime
-    monkeypatch.setattr(words_about, "write_discovery", lambda found, out: out)
+    monkeypatch.setattr(words_about, "write_discovery", lambda found: found)
     assert CliRunner().invoke(app, command).exit_code == 0
     assert (runs["cnn"] / "result.json").stat().st_mtime == before  # nothing is trained again
 

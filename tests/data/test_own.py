@@ -76,18 +76,20 @@ def test_sizes_depths_and_colours_are_brought_to_one_shape(tmp_path: Path) -> No
     save(tmp_path / "d" / "a" / "scan.tiff", grey(56, np.uint16))
     (tmp_path / "d" / "a" / "notes.txt").write_text("not an image")
     about, splits = prepare(tmp_path / "d")
-    assert (about.size, about.channels) == (56, 3)
-    assert about.notes == (
-        "1 files of other kinds were left out.",
-        "Examples of 4 different shapes were filled up to equal sides and resized to side 56.",
-    )
+    assert (about.shape, about.channels) == ((70, 70), 3)
+    left_out = "1 files of other kinds were left out."
+    assert about.notes == (left_out, "Examples of 4 different shapes were padded to 70×70.")
+    assert splits["train"].pixels.shape[1:] == (3, 70, 70)
+    about, splits = prepare(tmp_path / "d", size=56, because="to save time")
+    resized = "filled up to equal sides and resized to 56×56 to save time, and details finer than 1.2 pixels were lost."
+    assert about.notes == (left_out, f"Examples of 4 different shapes were {resized}")
     assert splits["train"].pixels.shape[1:] == (3, 56, 56)
     assert splits["train"].pixels.abs().max() <= 1
 
 
 def test_transparency_is_laid_on_white_and_rectangles_on_their_border(tmp_path: Path) -> None:
     clear = np.zeros((28, 28, 4), dtype=np.uint8)
-    about = own.About(2, 28, 3, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 3, ("a", "b"), "classes", 0.0, 1.0)
     torch.testing.assert_close(own.read_example(save(tmp_path / "c.png", clear), about), torch.ones(3, 28, 28))
     flat = np.full((28, 14), 51, dtype=np.uint8)
     found = own.read_example(save(tmp_path / "r.png", flat), about)
@@ -115,6 +117,12 @@ def test_arrays_in_the_layout_of_medmnist(tmp_path: Path) -> None:
     expected = torch.from_numpy(arrays["test_images"][2].astype(np.float32)) / 127.5 - 1
     torch.testing.assert_close(splits["test"].images(torch.tensor([2]), 0)[0, 0], expected, atol=1e-3, rtol=0)
     assert prepare(tmp_path / "v.npz", size=16)[1]["train"].pixels.shape == (8, 1, 16, 16, 16)
+    del arrays["val_images"], arrays["val_labels"]
+    np.savez(tmp_path / "v.npz", **arrays)
+    assert prepare(tmp_path / "v.npz")[0].counts == (6, 2, 6)
+    np.savez(tmp_path / "v.npz", **arrays, val_images=arrays["test_images"])
+    with pytest.raises(DataError, match="has no array val_labels"):
+        prepare(tmp_path / "v.npz")
     np.savez(tmp_path / "c.npz", images=RNG.random((12, 30, 30, 3)), labels=RNG.random((12, 2)))
     about, splits = prepare(tmp_path / "c.npz")
     assert (about.channels, about.regression, about.counts) == (3, True, (8, 2, 2))
@@ -186,8 +194,8 @@ def test_folders_that_cannot_be_used_say_why(folder: Path, tmp_path: Path) -> No
         prepare(tmp_path / "nowhere")
     for k in range(5):
         save(folder / "eel" / f"{k}.png", grey())
-    with pytest.raises(DataError, match="size must be one of 28, 56"):
-        prepare(folder, size=30)
+    with pytest.raises(DataError, match="size must lie between 8 and 65536, got 4"):
+        prepare(folder, size=4)
 
 
 def test_a_folder_without_permission_is_named(folder: Path) -> None:
@@ -237,12 +245,12 @@ def test_files_that_were_not_prepared_say_so(tmp_path: Path) -> None:
 def test_examples_of_another_kind_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.zeros((9, 9, 9), dtype=np.uint8))
     with pytest.raises(DataError, match="expects an image, got an array of shape"):
-        own.read_example(tmp_path / "v.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+        own.read_example(tmp_path / "v.npy", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))
 
 
 def test_grey_arrays_with_a_channel_are_images(tmp_path: Path) -> None:
     image = np.random.default_rng(0).random((28, 28))
-    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0)
     np.save(tmp_path / "a.npy", image)
     np.save(tmp_path / "b.npy", image[..., None])
     one, two = (own.read_example(tmp_path / name, about) for name in ("a.npy", "b.npy"))
@@ -268,7 +276,7 @@ def test_arrays_with_two_readings_are_refused(shape: tuple[int, ...], message: s
         prepare(tmp_path / "a.npz")
     np.save(tmp_path / "one.npy", np.zeros(shape[1:], np.uint8))
     with pytest.raises(DataError, match=r"thin volumes|one more for channels"):
-        own.read_example(tmp_path / "one.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+        own.read_example(tmp_path / "one.npy", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))
 
 
 def test_an_axis_of_channels_says_what_is_a_volume(tmp_path: Path) -> None:
@@ -323,7 +331,7 @@ def test_images_beside_the_classes_are_counted(folder: Path) -> None:
 
 
 def test_values_of_another_kind_than_in_training_are_refused(tmp_path: Path) -> None:
-    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0)
     for array in (np.full((28, 28), 200.0), np.full((28, 28), 200), np.full((28, 28), -3.0)):
         np.save(tmp_path / "a.npy", array)
         with pytest.raises(DataError, match=r"has values from .* but the network was trained on 0 to 1"):
@@ -349,7 +357,7 @@ def test_whole_numbers_of_many_bits_are_numbers(tmp_path: Path) -> None:
 
 
 def test_grey_transparency_is_laid_on_white_too(tmp_path: Path) -> None:
-    about = own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0)
+    about = own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0)
     clear = np.zeros((28, 28, 2), np.uint8)
     clear[:14, :, 1] = 255  # black above, nothing below
     wanted = torch.ones(1, 28, 28)
@@ -362,7 +370,7 @@ def test_photographs_are_turned_as_the_camera_says(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 3  # upside down
     image.save(tmp_path / "turned.png", exif=exif)
-    found = own.read_example(tmp_path / "turned.png", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))[0]
+    found = own.read_example(tmp_path / "turned.png", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))[0]
     assert found[0].mean() > found[-1].mean()
 
 
@@ -413,21 +421,41 @@ def test_a_prepared_file_holds_what_it_says(change: dict[str, Any], tmp_path: Pa
         {"names": []},
         {"channels": -1},
         {"channels": 10**6},
-        {"size": 27},
-        {"dimension": 4},
+        {"channels": True},
+        {"shape": [28]},
+        {"shape": [28, 0]},
+        {"shape": [28, 28.0]},
+        {"shape": 28},
+        {"shape": [10**6, 10**6]},
+        {"frame": [28]},
+        {"spacing": -1.0},
+        {"spacing": "x"},
+        {"kind": "words"},
         {"low": "x"},
         {"low": 2.0},
         {"high": float("inf")},
-        {"regression": 1},
-        {"regression": True},
+        {"kind": "numbers"},
+        {"kind": "vectors", "names": ["x", "y", "z"], "means": [0, 0, 0], "deviations": [1, 1, 1]},
+        {"kind": None},
         {"notes": [1]},
     ],
 )
 def test_descriptions_of_data_are_checked(change: dict[str, Any]) -> None:
-    values = json.loads(own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0, counts=(2, 1, 1)).to_json())
+    values = json.loads(own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0, counts=(2, 1, 1)).to_json())
     own.About.from_json(json.dumps(values))
     with pytest.raises(ValueError, match="not a description of prepared data"):
         own.About.from_json(json.dumps({**values, **change}))
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_descriptions_of_earlier_versions_are_understood(regression: bool) -> None:
+    old = {"dimension": 3, "size": 16, "channels": 1, "names": ["a", "b"], "regression": regression, "low": 0.0}
+    old |= {"high": 1.0, "means": [0.0] * 2 * regression, "deviations": [1.0] * 2 * regression, "counts": [2, 1, 1]}
+    about = own.About.from_json(json.dumps({**old, "notes": [], "source": "here"}))
+    assert (about.shape, about.kind, about.frame) == ((16, 16, 16), "numbers" if regression else "classes", ())
+    for change in ({"dimension": 4}, {"dimension": [2]}, {"size": "x"}, {"regression": 1}):
+        with pytest.raises(ValueError, match="not a description of prepared data"):
+            own.About.from_json(json.dumps({**old, **change}))
 
 
 def test_a_fourth_channel_is_opacity(tmp_path: Path) -> None:
@@ -457,7 +485,7 @@ def test_a_broken_header_is_a_damaged_file(tmp_path: Path) -> None:
     for header in (b"{'descr': ((((((", b"{'descr': '<f8', 'shape': '''"):
         (tmp_path / "a.npy").write_bytes(content[:10] + header.ljust(118) + content[128:])
         with pytest.raises(DataError, match=r"a\.npy is damaged or not an array"):
-            own.read_example(tmp_path / "a.npy", own.About(2, 28, 1, ("a", "b"), False, 0.0, 1.0))
+            own.read_example(tmp_path / "a.npy", own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0))
 
 
 def test_archives_that_are_packed_in_another_way_are_refused(tmp_path: Path) -> None:

@@ -1,52 +1,306 @@
-"""Symmetries of people's own data: the budget, the choice and its certainty, and the command from data to export."""
+"""Symmetries of people's own data: subgroups, the network that enforces them, statements, the way to an answer."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
-from helpers import scores
+import torch
 
-from pscnn import models, training
+import pscnn
+from pscnn import models
 from pscnn.data import own
-from pscnn.experiments import _discover
+from pscnn.experiments import Discovery, Statement, Subgroup, receptive_fields
+from pscnn.experiments._discover import _engine, _jobs, _parts, _subgroups, _verdict
+from pscnn.experiments._discover._poses import folds
+from pscnn.experiments._discover._probe import Probe
+from pscnn.experiments._presence import Presence
+from pscnn.groups import O2, O3, SO2, SO3, C, D
+from pscnn.training import ConfigError, RunError
+
+IDENTITY, HALF, MIRROR, BOTH, WHOLE = (
+    Subgroup(C(1)),
+    Subgroup(C(2)),
+    Subgroup(D(1), 90.0),
+    Subgroup(D(2), 0.0),
+    Subgroup(O2()),
+)
 
 
-def test_the_most_symmetric_network_is_chosen_unless_another_is_better_for_sure() -> None:
-    for rates, method, sure in (
-        ({"s": 0.9, "p": 0.9, "c": 0.6}, "scnn", False),
-        ({"s": 0.5, "p": 0.9, "c": 0.7}, "p-scnn", True),
-        ({"s": 0.5, "p": 0.7, "c": 0.95}, "cnn", True),
-        ({"s": 0.9, "p": 0.7, "c": 0.6}, "scnn", True),
-    ):
-        choice, gaps = _discover.choose(scores(**rates))
-        assert (choice.method, choice.sure) == (method, sure)
-        assert {frozenset((gap.first, gap.second)) for gap in gaps} == {
-            frozenset(pair) for pair in (("scnn", "p-scnn"), ("scnn", "cnn"), ("p-scnn", "cnn"))
-        }
+def sky(count: int = 60, side: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    """Bright above or below: the left–right mirror is kept, half turns are not."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(count) % 2
+    images = rng.uniform(0, 0.3, (count, side, side))
+    images[labels == 0, : side // 2] += 0.7
+    images[labels == 1, side // 2 :] += 0.7
+    return images.astype(np.float32), labels
 
 
-def test_the_interval_is_that_of_a_mean() -> None:
-    rng = np.random.default_rng(1)
-    found = {"p-scnn": [rng.standard_normal(400)], "scnn": [np.zeros(400)]}
-    gap = _discover.difference("p-scnn", "scnn", found)
-    half = 1.96 * found["p-scnn"][0].std() / 20
-    assert gap.mean == pytest.approx(found["p-scnn"][0].mean())
-    assert (gap.high - gap.low) / 2 == pytest.approx(half, rel=0.1)
+# -- subgroups ---------------------------------------------------------------------------------------------------------
 
 
-def test_epochs_fill_the_budget_and_too_small_ones_are_refused() -> None:
-    per_epoch = {"scnn": 2.0, "p-scnn": 3.0, "cnn": 1.0}
-    alone, two = (_discover._epochs(per_epoch, 10, 3, workers) for workers in (1, 2))
-    assert alone == int((0.8 * 600 / 3 - 15) / 6)
-    assert two == int((0.8 * 600 / 3 - 15) / 3)
-    with pytest.raises(training.ConfigError, match=r"1 minutes are too few: .* Give --minutes 2 or more"):
-        _discover._epochs(per_epoch, 1, 3, 2)
+def test_subgroups_are_closed_and_keep_their_mirror_line() -> None:
+    for one in _subgroups.candidates(O2(), [Subgroup(D(1), 30.0)], (2, 3, 4)):
+        elements = one.elements()
+        assert one.contains(np.einsum("aij,bjk->abik", elements[:12], elements[-12:]).reshape(-1, 2, 2))
+        if one.angle is not None:
+            line = np.array([np.cos(np.radians(one.angle)), np.sin(np.radians(one.angle))])
+            kept = [h for h in elements if np.linalg.det(h) < 0 and np.allclose(h @ line, line)]
+            assert len(kept) == 1
+
+
+def test_subgroups_lie_in_one_another() -> None:
+    assert BOTH.includes(MIRROR)
+    assert BOTH.includes(HALF)
+    assert not BOTH.includes(Subgroup(D(1), 45.0))
+    assert WHOLE.includes(Subgroup(D(4), 22.5))
+    assert not Subgroup(SO2()).includes(MIRROR)
+    assert not HALF.includes(Subgroup(SO2()))
+    assert Subgroup(D(2), 30.0) == Subgroup(D(2), 120.0)
+
+
+def test_candidates_are_subgroups_once_each_with_the_identity_first_and_the_whole_last() -> None:
+    for group in (O2(), SO2(), D(4), C(4), SO3(), O3()):
+        found = _subgroups.candidates(group)
+        assert found[0].name == "the identity"
+        assert found[-1].group == group
+        assert all(group.contains(one.elements()) for one in found)
+        assert len({str(one) for one in found}) == len(found)
+    with pytest.raises(ValueError, match=r"Subgroup: D\(2\) needs an angle"):
+        Subgroup(D(2))
+
+
+def test_subgroups_are_stored_as_text() -> None:
+    for one in (*_subgroups.candidates(O2(), [Subgroup(D(2), 30.0)]), *_subgroups.candidates(O3())):
+        assert Subgroup.from_json(one.to_json()) == one
+
+
+def test_mirror_lines_are_found_between_the_angles_that_were_tried() -> None:
+    rng = np.random.default_rng(0)
+    for angle in (22.0, 68.0, 110.0):
+        losses = [1 - np.exp(-(((a - angle + 90) % 180 - 90) ** 2) / 800) for a in _subgroups.GRID]
+        (found,) = _subgroups.likely_mirrors(_subgroups.GRID, losses + rng.normal(0, 0.01, 12), ())
+        assert abs((found.angle or 0) - angle) < 4
+        several = _subgroups.likely_mirrors(_subgroups.GRID, losses, (2,))
+        assert {one.name for one in several} == {"D(1)", "D(2)"}
+
+
+def test_a_third_of_a_turn_is_tried_only_where_examples_come_so() -> None:
+    def found(group: Subgroup, present: bool | None) -> Presence:
+        return Presence(group, None, 0.5, 0.4, 0.6, 100, present)
+
+    third = Subgroup(C(3))
+    assert folds([found(HALF, True), found(third, None)]) == (2, 4)
+    assert folds([found(HALF, False), found(third, True)]) == (2, 3, 4)
+    assert folds([found(HALF, True), found(third, True)]) == (2, 3, 4, 6)
+
+
+# -- the network -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_every_end_keeps_its_subgroup_and_nothing_else(vectors: bool) -> None:
+    torch.manual_seed(0)
+    subgroups = [IDENTITY, HALF, MIRROR, Subgroup(D(1), 30.0), BOTH]
+    probe = Probe(O2(), subgroups, 1, (12, 12), 2, vectors=vectors).eval().double()
+    features = torch.randn(5, 2, probe.trunk.features.size, dtype=torch.float64)
+    rng = np.random.default_rng(0)
+    said = probe.ends(features, rng)
+    for h in (HALF.elements()[1], MIRROR.elements()[1], Subgroup(D(1), 30.0).elements()[1]):
+        turned = features @ torch.as_tensor(probe.trunk.features.matrix(h)).T
+        expected = said @ torch.as_tensor(h).T if vectors else said
+        moved = (probe.ends(turned, rng) - expected).abs().amax((1, 2))
+        for one, error in zip(subgroups, moved, strict=True):
+            assert (error < 1e-9) == one.contains(h[None]), (str(one), h)
+
+
+def test_features_turn_with_the_examples() -> None:
+    torch.manual_seed(0)
+    probe = Probe(O2(), [IDENTITY], 1, (15, 15), 2).eval().double()
+    x = torch.randn(3, 1, 15, 15, dtype=torch.float64)
+    quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
+    turned = probe.trunk(x.rot90(1, (2, 3)))
+    expected = probe.trunk(x) @ torch.as_tensor(probe.trunk.features.matrix(quarter)).T
+    torch.testing.assert_close(turned, expected)
+
+
+def test_volumes_and_oblong_images_have_features() -> None:
+    for group, shape in ((O2(), (20, 13)), (O3(), (9, 9, 9))):
+        probe = Probe(group, [_subgroups.identity(group)], 2, shape, 3)
+        assert probe(torch.randn(2, 2, *shape), np.random.default_rng(0)).shape == (1, 2, 3)
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+def right(rate: float, count: int, seed: int) -> np.ndarray:
+    return (np.random.default_rng(seed).random(count) < rate).astype(float)
+
+
+def compared(rates: dict[Subgroup, float], count: int) -> _verdict.Comparison:
+    scores = np.stack([right(rate, count, seed) for seed, rate in enumerate(rates.values())])
+    return _verdict.compare(list(rates), scores, right(0.5, count, 99), np.arange(count) % 4, binary=True)
+
+
+def test_what_costs_nothing_is_kept_and_what_costs_much_is_broken() -> None:
+    found = compared({IDENTITY: 1.0, HALF: 0.5, MIRROR: 1.0, BOTH: 0.5, WHOLE: 0.5}, 400)
+    assert [one.verdict for one in found.statements] == ["broken", "kept", "broken", "broken"]
+    assert found.kept == MIRROR
+    half = found.statements[0]
+    assert half.low < half.cost < half.high
+    assert half.cost == pytest.approx(0.5, abs=0.1)
+
+
+def test_few_examples_and_networks_that_learnt_nothing_say_nothing() -> None:
+    for rates, count in (({IDENTITY: 1.0, HALF: 0.5}, 40), ({IDENTITY: 0.5, HALF: 0.5}, 400)):
+        found = compared(rates, count)
+        assert not found.learnt
+        assert found.kept is None
+        assert {one.verdict for one in found.statements} == {"cannot tell"}
+    unsure = compared({IDENTITY: 1.0, HALF: 1.0}, 80)
+    assert unsure.learnt
+    assert [one.verdict for one in unsure.statements] == ["cannot tell"]
+    assert unsure.kept is None
+
+
+def test_statements_never_contradict_each_other() -> None:
+    subgroups = _subgroups.candidates(O2(), [Subgroup(D(1), 30.0)], (2, 3, 4))
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        own_verdicts = ["kept", *rng.choice(["kept", "broken", "cannot tell"], len(subgroups) - 1)]
+        verdicts, because = _verdict.consistent(subgroups, own_verdicts)
+        for large, one in zip(verdicts, subgroups, strict=True):
+            for small, other in zip(verdicts, subgroups, strict=True):
+                assert not (one.includes(other) and large == "kept" and small == "broken")
+        for before, after, reason in zip(own_verdicts, verdicts, because, strict=True):
+            assert after in (before, "cannot tell") or reason is not None
+
+
+def test_what_is_known_of_one_subgroup_is_known_of_others() -> None:
+    verdicts, because = _verdict.consistent([IDENTITY, HALF, BOTH, WHOLE], ["kept", "cannot tell", "kept", "broken"])
+    assert verdicts == ["kept", "kept", "kept", "broken"]
+    assert because == [None, 2, None, None]
+    assert _verdict.consistent([IDENTITY, HALF, WHOLE], ["kept", "broken", "kept"])[0] == [
+        "kept",
+        "cannot tell",
+        "cannot tell",
+    ]
+
+
+def test_intervals_cover_all_means_at_once() -> None:
+    rng = np.random.default_rng(0)
+    missed = 0
+    for _ in range(150):
+        gaps = rng.normal(0.3, 1, (1, 120)) + rng.normal(0, 1, (8, 120))
+        means, half = _verdict.intervals(gaps, np.arange(120) % 4, binary=False)
+        missed += bool((np.abs(means - 0.3) > half).any())
+    assert missed <= 15  # 5 % of 150, and what chance may add
+
+
+def test_equal_scores_leave_room_for_doubt_and_networks_that_differ_widen_intervals() -> None:
+    _, half = _verdict.intervals(np.zeros((3, 100)), np.arange(100) % 4, binary=True)
+    assert (half > 0.01).all()
+    gaps, parts = np.random.default_rng(0).normal(0, 1, (1, 400)), np.arange(400) % 4
+    _, usual = _verdict.intervals(gaps, parts, binary=False)
+    _, wide = _verdict.intervals(gaps + np.where(parts == 0, 4.0, 0.0), parts, binary=False)
+    assert wide[0] > 3 * usual[0]
+
+
+# -- from data to an answer --------------------------------------------------------------------------------------------
+
+
+def test_parts_hold_every_example_once_and_all_classes() -> None:
+    y = torch.tensor([0] * 20 + [1] * 12)
+    parts = _parts.parts_of(y, "classes", 0)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(32))
+    assert all(y[rows].bincount().tolist() == [5, 3] for rows in parts)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pscnn.experiments._discover._plan.STEPS", 60)
+    monkeypatch.setattr("pscnn.experiments._discover._plan.SCOUT_STEPS", 4)
+    monkeypatch.setattr("pscnn.experiments._discover._networks.RATES", (0.01,))
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_way_from_arrays_to_an_answer_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, said = tmp_path / "out", list[str]()
+    how: dict[str, Any] = {"minutes": 0.5, "out": out, "workers": 1, "accelerator": "cpu", "say": said.append}
+    found = pscnn.discover(sky(160), **how)
+    verdicts = {str(one.subgroup): one.verdict for one in found.statements}
+    assert said[0].startswith("plan for 30 s with 1 process: ")
+    assert found.learnt
+    assert verdicts["C(2)"] == verdicts["SO(2)"] == verdicts["O(2)"] == "broken"
+    assert verdicts["D(1) at 90°"] != "broken"
+    assert found.guess == MIRROR
+    assert [one.kind for one in found.networks] == ["kept", "p-scnn", "cnn", "augment"]
+    assert found.complete
+
+    moved = tmp_path / "elsewhere"
+    out.rename(moved)
+    again = Discovery.read(moved)
+    assert (again.kept, again.statements, again.networks) == (found.kept, found.statements, found.networks)
+    assert pscnn.training.load(moved / again.networks[0].run).task.files == found.about
+
+    def never(*_: Any) -> None:
+        raise AssertionError("this is finished")
+
+    for name in ("train_part", "train_network", "find_poses"):
+        monkeypatch.setattr(_engine, name, never)
+    same = pscnn.discover(sky(160), **how | {"out": moved})
+    assert same.statements == found.statements
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interruption_gives_the_answer_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def interrupted(*arguments: Any) -> _parts.PartResult:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return _parts.train_part(*arguments)
+
+    monkeypatch.setattr(_engine, "train_part", interrupted)
+    found = pscnn.discover(sky(), minutes=0.2, out=tmp_path, workers=1, accelerator="cpu", say=lambda text: None)
+    assert not found.complete
+    assert found.trained == 1
+    assert found.statements
+    assert not Discovery.read(tmp_path).complete
+
+
+def _end_at_once() -> None:
+    os._exit(1)
+
+
+def test_processes_that_are_killed_are_named(tmp_path: Path) -> None:
+    job = _jobs.Job("nothing.json", _end_at_once, (), Path.read_text, lambda result, path: None)
+    why = "a process ended before its work was done, perhaps for want of memory"
+    with pytest.raises(RunError, match=why), _jobs.pool_of(2) as pool:
+        list(_jobs.results([job], tmp_path, pool))
+
+
+def test_questions_that_cannot_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"SO\(3\) acts on 3 axes, but the examples have 2"):
+        pscnn.discover(sky(), group="SO(3)", out=tmp_path / "a")
+    with pytest.raises(ConfigError, match=r"minutes must be positive, got 0"):
+        pscnn.discover(sky(), minutes=0, out=tmp_path / "b")
+    with pytest.raises(RunError, match=r"is not the folder of a discovery: it has no discovery\.json"):
+        Discovery.read(tmp_path)
+    (tmp_path / "discovery.json").write_text("{}")
+    with pytest.raises(RunError, match=r"is damaged .*: run pscnn discover again"):
+        Discovery.read(tmp_path)
 
 
 def test_receptive_fields_are_those_of_kernels_and_strides() -> None:
-    holds = own.About(2, 56, 1, ("a", "b"), False, 0.0, 1.0)
+    holds = own.About((56, 56), 1, ("a", "b"), "classes", 0.0, 1.0)
     model = models.build("ddmnist", "p-scnn", "SO(2)", size=56, width=0.1)
-    found = list(_discover.receptive_fields(model, holds).values())
+    found = list(receptive_fields(model, holds).values())
     # 7, then 5, 5 (pooling, to stride 2), 3 (to 4), 5 (to 8), 3 (to 16), ...; resizing adds a pixel or two
     expected, seen, stride = [], 1, 1
     for kernel, step, has_density in ((7, 1, 1), (5, 1, 1), (5, 2, 0), (3, 2, 1), (5, 2, 0), (3, 2, 1)):
@@ -57,3 +311,42 @@ def test_receptive_fields_are_those_of_kernels_and_strides() -> None:
     assert len(found) == 6
     for got, wanted in zip(found, expected, strict=False):
         assert 0 <= got - wanted <= 2 or got == 56
+
+
+def test_statements_have_the_fields_that_are_promised() -> None:
+    one = Statement(HALF, "kept", 0.0, -0.01, 0.01, 0.99)
+    assert (one.layers, one.because) == ("last", None)
+
+
+def test_masks_are_compared_pixel_by_pixel_and_move_with_their_examples() -> None:
+    torch.manual_seed(0)
+    subgroups = [IDENTITY, HALF]
+    probe = Probe(O2(), subgroups, 1, (15, 15), 3, dense=True).eval()
+    x = torch.randn(4, 1, 15, 15)
+    masks = (x[:, 0] > 0.5).long()
+    masks[:, :2] = -1
+    places = torch.arange(0, 225, 4)
+    said, wanted = probe.at_pixels(x, masks, places, np.random.default_rng(0))
+    assert said.shape == (2, 4, 3, len(places))
+    assert wanted.shape == (4, len(places))
+    assert {*wanted.unique().tolist()} <= {-1, 0, 1}
+    # A mirrored example has mirrored features: those of a pixel are those of the pixel that it came from.
+    mirror = np.array([[-1.0, 0.0], [0.0, 1.0]])
+    matrix = torch.as_tensor(probe.trunk.features.matrix(mirror)).float()
+    everywhere = torch.arange(225)
+    there = probe.trunk(x.flip(3), everywhere).unflatten(1, (15, 15)).flip(2).flatten(1, 2)
+    torch.testing.assert_close(there, probe.trunk(x, everywhere) @ matrix.T, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers", "vectors", "masks"])
+def test_every_kind_of_target_is_scored_with_or_without_held_out_examples(tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    images, _ = sky(24)
+    shape = {"masks": images.shape, "vectors": (24, 2)}.get(kind, (24, 3))
+    targets = rng.random(shape) if kind in ("numbers", "vectors") else rng.integers(0, 2, shape)
+    own.prepare((images, targets), tmp_path / "data.npz", target=kind)
+    for held in (True, False):
+        found = _parts.train_part(tmp_path / "data.npz", "O(2)", [IDENTITY, HALF], 0, 0, 2, 60.0, 8, held)
+        assert found.scores.shape == (2, len(found.rows))
+        assert len(found.constant) == len(found.rows) == (5 if held else 0)
+        assert np.isfinite(found.scores).all()

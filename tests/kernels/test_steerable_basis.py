@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pscnn.groups import O2, O3, SO2, C, D, Group, direct_sum
-from pscnn.kernels import SteerableBasis, grid_points, rings
+from pscnn.kernels import Gaussian, SteerableBasis, grid_points, rings
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
@@ -101,3 +102,47 @@ def test_kernels_that_are_no_square_are_refused(kernel_size: Any) -> None:
         ValueError, match=r"kernel_size must be a number such as 3 or 5, the same in all directions, got"
     ):
         SteerableBasis(C(4), kernel_size)
+
+
+@pytest.mark.parametrize("kernel_size", [1, 3, 4, 7])
+def test_smooth_harmonics_are_steered_by_their_irreps(group: Group, kernel_size: int) -> None:
+    basis = SteerableBasis(group, kernel_size, Gaussian(0.9, min(3, kernel_size - 1)))
+    rho = direct_sum(list(basis.irreps))
+    points = 2 * np.random.default_rng(0).normal(size=(20, group.dimension))
+    for h in group.sample(5, seed=1):
+        np.testing.assert_allclose(basis.evaluate(points @ h.T), rho(h) @ basis.evaluate(points), atol=1e-10)
+    assert np.linalg.matrix_rank(basis.sample(), tol=1e-9) == basis.size
+
+
+@pytest.mark.parametrize(("group", "count"), [(O2(), 10), (O3(), 20)])
+def test_smooth_harmonics_are_all_polynomials_times_a_gaussian(group: Group, count: int) -> None:
+    basis = SteerableBasis(group, 7, Gaussian(1.1, 3))
+    points = np.random.default_rng(0).normal(size=(200, group.dimension))
+    powers = [p for p in itertools.product(range(4), repeat=group.dimension) if sum(p) <= 3]
+    window = np.exp(-(points**2).sum(1) / (2 * 1.1**2))
+    expected = np.stack([window * np.prod(points**p, axis=1) for p in powers])
+    assert basis.size == len(powers) == count
+    assert np.linalg.matrix_rank(np.concatenate([expected, basis.evaluate(points)]), tol=1e-8) == count
+
+
+def test_smooth_kernels_turn_better_than_rings() -> None:
+    """Responses of cos 2φ + i sin 2φ to waves in all directions have the angular frequency 2, but for the grid."""
+
+    def lost(basis: SteerableBasis) -> float:
+        starts = np.cumsum([0] + [psi.size for psi in basis.irreps])
+        angles = np.arange(64) * 2 * np.pi / 64
+        waves = np.exp(1j * grid_points(7, 2) @ np.stack([np.cos(angles), np.sin(angles)]))
+        shares = []
+        for psi, start in zip(basis.irreps, starts, strict=False):
+            if psi.frequency == 2:
+                spectrum = np.abs(np.fft.fft((basis.sample()[start] + 1j * basis.sample()[start + 1]) @ waves)) ** 2
+                shares.append(np.sqrt(1 - max(spectrum[2], spectrum[-2]) / spectrum.sum()))
+        return float(max(shares))
+
+    smooth, ring = (lost(SteerableBasis(O2(), 7, profile)) for profile in (Gaussian.of(7), None))
+    assert smooth < 0.005 < 0.02 < ring
+
+
+def test_impossible_gaussians_are_refused() -> None:
+    with pytest.raises(ValueError, match="needs width > 0 and degree ≥ 0, got 0 and 2"):
+        Gaussian(0, 2)

@@ -443,3 +443,18 @@ def test_conversion_names_the_methods() -> None:
     held = by_method(one, "projection", O2(), strength=7.0)
     (measure, *_) = [module for module in held.modules() if isinstance(module, PenalisedKernels)]
     assert measure.strength == 7
+
+
+def test_a_subgroup_with_a_mirror_line_at_an_angle_has_the_moments_of_its_elements() -> None:
+    line = np.radians(30)
+    mirror = np.array([[np.cos(2 * line), np.sin(2 * line)], [np.sin(2 * line), -np.cos(2 * line)]])  # keeps that line
+    elements = np.stack([np.eye(2), mirror, -np.eye(2), -mirror])
+    for kept, count in (("D(1) at 30°", 2), ("D(2) at 30", 4)):
+        measure = STEERABLE["fixed"].density(O2(), 4, keep=kept)
+        for psi, moment in measure.moments().items():  # type: ignore[union-attr]
+            expected = psi.matrices(elements[:count]).mean(0)
+            torch.testing.assert_close(moment.double(), torch.as_tensor(expected), atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match=r"D\(1\) at 30° is not a subgroup of SO\(2\)"):
+        Fixed(SO2(), 2, (D(1), 30.0))
+    with pytest.raises(ValueError, match=r"only D\(N\) has mirror lines at an angle, got C\(4\) at 30°"):
+        Fixed(O2(), 2, (C(4), 30.0))

@@ -137,6 +137,7 @@ FEATURES = FieldType(H, [H.trivial, H.irrep(1, 1)])
         (lambda: nn.AvgPoolAntialiased(GRAY, 2, kernel_size=0), "kernel_size must be 1 or more, got 0"),
         (lambda: nn.AvgPoolAntialiased(GRAY, 2, sigma=0), "sigma must be positive"),
         (lambda: nn.DiskMask(GRAY, 1), "size ≥ 2"),
+        (lambda: nn.DiskMask(GRAY, 9, edge=0), "edge must be positive, got 0"),
         (lambda: nn.Upsample(GRAY, 0), "size must be 1 or more"),
         (lambda: GRAY.transform(torch.zeros(1, 2, 5, 5), H.identity), r"expected \(batch, 1\)"),
         (lambda: H.trivial(np.eye(3)), r"elements of O\(2\) have shape \(N, 2, 2\)"),

@@ -121,6 +121,19 @@ def test_disk_mask_is_one_inside_and_fades_outside() -> None:
     assert mask[0, 0].item() == pytest.approx(np.exp(-(2 * 28**2 - radius**2) / 4))
 
 
+def test_disk_mask_with_an_edge_falls_inwards_and_knows_oblong_images() -> None:
+    mask = nn.DiskMask(GRAY, (8, 14), margin=0.0, edge=2.0).mask
+    assert mask.shape == (8, 14)
+    assert torch.equal(mask, mask.flip(0))
+    assert torch.equal(mask, mask.flip(1))
+    assert mask[3, 3] == 1  # along the middle line
+    assert mask[0, 0] == 0
+    distance = np.hypot(0.5, 3.5)  # of the pixel at the upper border from the middle line, whose end is at ±3
+    expected = 0.5 - 0.5 * np.cos(np.pi * (4 - 3.5) / 2)
+    assert mask[0, 6].item() == pytest.approx(expected)
+    assert mask[0, 10].item() == pytest.approx(0.5 - 0.5 * np.cos(np.pi * (4 - distance) / 2))
+
+
 def test_dropout_drops_whole_fields_and_keeps_the_mean() -> None:
     fields = FieldType(H, 400 * [H.irrep(1, 1)])
     y = nn.FieldDropout(fields, 0.25)(torch.ones(8, 800, 2, 2)).view(8, 400, 2, 2, 2)

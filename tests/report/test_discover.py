@@ -2,42 +2,105 @@
 
 from __future__ import annotations
 
-from helpers import NETWORKS, scores
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from pscnn import report
 from pscnn.data import own
-from pscnn.experiments import _discover
-from pscnn.report import _discover as words_about
+from pscnn.experiments import Discovery, Network, Statement, Subgroup
+from pscnn.groups import O2, SO2, C, D
+from pscnn.training import RunError
+
+HALF, MIRROR, ALL, WHOLE = Subgroup(C(2)), Subgroup(D(1), 90.0), Subgroup(SO2()), Subgroup(O2())
 
 
-def finding(method: str, rates: dict[str, float], *, kept: float, regression: bool = False) -> words_about.Discovery:
-    holds = own.About(2, 28, 1, ("a", "b"), regression, 0.0, 1.0, counts=(10, 300, 10), source="sky")
-    found = scores(**rates)
-    choice, gaps = _discover.choose(found)
-    assert choice.method == method
-    first = words_about.LayerFinding("1 (2)", 8, ("O(2)",), {"O(2)": (0.9, 0.8, 1.0), "SO(2)": (0.95, 0.9, 1.0)})
-    second = words_about.LayerFinding(
-        "2 (4)", 12, ("O(2)",) if kept > 0.8 else ("SO(2)",), {"O(2)": (kept, kept, kept), "SO(2)": (0.9, 0.9, 0.9)}
+def row(kind: str, right: int, count: int = 100) -> Network:
+    return Network(kind, f"own/{kind}", (1.0,) * right + (0.0,) * (count - right), right / count, 1000, 0.01, 7)
+
+
+def found(kept: Subgroup | None, *statements: Statement, kind: str = "classes") -> Discovery:
+    about = own.About(
+        (28, 28), 1, ("a", "b"), kind, 0.0, 1.0, (0.0, 0.0), (1.0, 1.0), counts=(300, 100, 100), source="sky"
     )
-    means = {name: [float(s.mean()) for s in found[name]] for name in found}
-    return words_about.Discovery(
-        holds, "O(2)", {}, means, means, dict.fromkeys(NETWORKS, 10), 0.5, choice, gaps, [first, second]
+    networks = [row("kept", 98), row("p-scnn", 97), row("cnn", 60), row("augment", 95)]
+    return Discovery(
+        Path("out"), "data.npz", about, "O(2)", kept, list(statements), True, 400, 0.99, 0.5, 4, networks=networks
     )
 
 
-def test_the_answer_in_words() -> None:
-    assert words_about._headline(finding("p-scnn", {"s": 0.6, "p": 0.95, "c": 0.7}, kept=0.3)) == (
-        "Use the partially equivariant (P-SCNN) network. For patterns of up to 8 of 28 pixels it keeps all rotations "
-        "and mirrors; in its last layer, which sees 12 of 28 pixels, it keeps all rotations."
+def statement(one: Subgroup, verdict: str, cost: float) -> Statement:
+    return Statement(one, verdict, cost, cost - 0.01, cost + 0.01, 0.99 - cost)
+
+
+def test_subgroups_in_words() -> None:
+    assert report.subgroup_words(WHOLE) == "all rotations and mirrors (O(2))"
+    assert report.subgroup_words(Subgroup(D(1), 30.0)) == "the mirror line at 30° (D1)"
+    assert report.subgroup_words(Subgroup(D(4), 22.5)) == (
+        "quarter turns and the mirror lines at 22.5°, 67.5°, 112.5° and 157.5° (D4)"
     )
-    partly = " ".join(words_about.discovery_words(finding("p-scnn", {"s": 0.6, "p": 0.95, "c": 0.7}, kept=0.3)))
-    assert "Use the partially equivariant (P-SCNN) network." in partly
-    assert "Patterns of up to 8 of 28 pixels keep O(2)." in partly
-    assert "In layer 2 (4), which sees 12 of 28 pixels, O(2) is given up (kept to 30%" in partly
-    assert "what is kept there: SO(2) 90%." in partly
-    whole = " ".join(words_about.discovery_words(finding("scnn", {"s": 0.995, "p": 0.99, "c": 0.7}, kept=0.9)))
-    assert "The task keeps the symmetry O(2)" in whole
-    unsure = finding("scnn", {"s": 0.8, "p": 0.82, "c": 0.7}, kept=0.9)
-    assert "Nothing here speaks against the symmetry O(2)" in " ".join(words_about.discovery_words(unsure))
-    nothing = words_about.discovery_words(finding("scnn", {"s": 0.5, "p": 0.5, "c": 0.5}, kept=0.9))
-    assert len(nothing) == 1
-    assert "nothing can be said" in nothing[0]
+
+
+def test_what_is_kept_and_what_it_costs() -> None:
+    words = report.discovery_words(
+        found(HALF, statement(HALF, "kept", -0.001), statement(MIRROR, "broken", 0.31), statement(ALL, "broken", 0.4))
+    )
+    assert words[0] == "The largest symmetry that can be enforced without loss: half turns."
+    assert words[1] == "Can be enforced, and what it costs: half turns (C2) −0.1 points [−1.1, 0.9]."
+    assert words[2] == (
+        "Cannot be enforced without loss: the left–right mirror (D1) 31.0 points [30.0, 32.0]; all rotations (SO(2)) "
+        "40.0 points [39.0, 41.0]."
+    )
+    assert "400 held-out examples, 4 networks" in words[3]
+
+
+def test_the_whole_group_nothing_and_what_cannot_be_told() -> None:
+    assert report.discovery_headline(found(WHOLE)) == (
+        "The task keeps all rotations and mirrors: enforcing them costs nothing that matters."
+    )
+    assert report.discovery_headline(found(Subgroup(C(1)))) == (
+        "No symmetry that was tried can be enforced without loss."
+    )
+    unclear = found(None, statement(HALF, "kept", 0.0), statement(Subgroup(D(2), 0.0), "cannot tell", 0.01))
+    assert report.discovery_headline(unclear) == (
+        "It is safe to enforce half turns; whether more can be enforced cannot be told. The best guess is half turns "
+        "and the mirror lines at 0° and 90°."
+    )
+    assert any("Cannot be told: half turns and the mirror lines" in text for text in report.discovery_words(unclear))
+
+
+def test_too_few_examples_and_too_little_learnt() -> None:
+    few = replace(found(None), learnt=False, examples=40)
+    assert report.discovery_headline(few) == "There are too few examples to say anything about symmetries."
+    assert "below 50 no verdict is given" in report.discovery_words(few)[1]
+    nothing = replace(few, examples=400)
+    assert report.discovery_headline(nothing) == "These networks learnt too little to say anything about symmetries."
+    assert "no network is better than a constant answer for sure" in report.discovery_words(nothing)[1]
+
+
+def test_the_network_with_the_best_mean_is_recommended_and_called_a_guess_if_it_is_one() -> None:
+    some = found(HALF, statement(HALF, "kept", 0.0))
+    (use,) = (text for text in report.discovery_words(some) if text.startswith("Use"))
+    assert use.startswith("Use, as the better guess, the network with the best mean: equivariant network (C(2))")
+    assert "against the plain CNN +38.0" in use
+    sure = replace(some, networks=[row("kept", 98), row("cnn", 30)])
+    assert any(text.startswith("Use the network that is best for sure") for text in report.discovery_words(sure))
+    plain = replace(some, networks=[row("kept", 80), row("cnn", 90)])
+    assert plain.recommended is not None
+    assert plain.recommended.kind == "cnn"
+    table = report.discovery_scores(plain)
+    assert table[2][0] == "plain CNN ←"
+    assert table[1][1] == "0.800"
+
+
+def test_errors_of_a_regression_are_in_variances() -> None:
+    words = report.discovery_words(found(HALF, statement(HALF, "kept", 0.002), kind="numbers"))
+    assert "half turns (C2) 0.002 [−0.008, 0.012]" in words[1]
+
+
+def test_an_interrupted_answer_says_so_and_without_networks_there_is_no_report() -> None:
+    some = replace(found(HALF), complete=False, networks=[])
+    assert report.discovery_words(some)[-1].startswith("This is the answer so far")
+    with pytest.raises(RunError, match="no network is finished in out"):
+        report.write_discovery(some)

@@ -12,10 +12,11 @@ import torch
 from helpers import TINY_DIGITS, random_likelihood
 from PIL import Image
 
-from pscnn import FieldType, likelihoods, training
-from pscnn.groups import O2, O3, SO3, C, D, Group, axis_angle, rotation
+from pscnn import likelihoods, training
+from pscnn.data import transform
+from pscnn.groups import O2, O3, SO3, C, D, Group, axis_angle, explored, rotation
+from pscnn.groups._explored import AXES, SPACE_STEPS
 from pscnn.report import _explore
-from pscnn.report._elements import AXES, SPACE_STEPS, explored
 from pscnn.report._spheres import globe
 
 
@@ -68,9 +69,8 @@ def test_layers_and_answers_are_those_of_the_network() -> None:
         assert len(row["errors"]) == len(elements.matrices)
     tried = json.loads(json.dumps(_explore.tried({"ours": (task, model)}, x, y, elements)))
     assert len(tried["examples"]) == _explore.SHOWN
-    fields = FieldType(O2(), [O2().trivial])
     with torch.no_grad():
-        said = model(fields.transform(x[2:3], elements.matrices[30])).softmax(-1)[0]
+        said = model(transform(x[2:3], torch.from_numpy(elements.matrices[30]))).softmax(-1)[0]
     shown = slice(3 * 30, 3 * 30 + 3)
     top = said.topk(3)
     assert tried["networks"][0]["classes"][2][shown] == top.indices.tolist()

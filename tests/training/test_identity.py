@@ -182,6 +182,6 @@ def test_a_malformed_description_of_data_is_one_message(about: str, tmp_path: Pa
         training.make_settings({"task": "own", "data": "x", "about": about})
     (tmp_path / "own" / "bad").mkdir(parents=True)
     (tmp_path / "own" / "bad" / "config.yaml").write_text(yaml.safe_dump({"task": "own", "about": about}))
-    whole = About(2, 28, 1, ("a", "b"), False, 0.0, 1.0).to_json()
+    whole = About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0).to_json()
     one = training.make_settings({"task": "own", "data": "x", "about": whole})
     assert Store(tmp_path).start(one).exists()  # one bad folder does not hide the others

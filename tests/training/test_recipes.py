@@ -163,7 +163,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         training.make_settings({"task": "smoke", "label_smoothing": 0.1})
     with pytest.raises(ConfigError, match="recipe must be one of paper, modern"):
         modern(recipe="secret")
-    numbers = About(2, 28, 1, ("a",), True, 0.0, 1.0, means=(0.0,), deviations=(1.0,)).to_json()
+    numbers = About((28, 28), 1, ("a",), "numbers", 0.0, 1.0, means=(0.0,), deviations=(1.0,)).to_json()
     assert OwnSettings(data="x", about=numbers, recipe="modern").label_smoothing == 0
     with pytest.raises(ConfigError, match="label_smoothing applies to classes"):
         OwnSettings(data="x", about=numbers, label_smoothing=0.1)

@@ -1,10 +1,7 @@
 """Commands for your own data."""
 
-import contextlib
 import csv
 import io
-import os
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +9,8 @@ import typer
 from rich.table import Table
 
 from pscnn import PscnnError
-from pscnn._files import make_folder, reported, write_whole
+from pscnn._files import reported, write_whole
 from pscnn.cli._app import Accelerator, Json, Run, app, command, complain, console, fail, progress_bar, say, say_json
-from pscnn.cli._many import complete_runs
 
 
 @app.command()
@@ -23,97 +19,99 @@ def discover(
     data: Annotated[Path, typer.Argument(help="Folder with a sub-folder per class, .npz, or .csv with paths.")],
     group: Annotated[str | None, typer.Option(help="The group H; O(2) for images, O(3) for volumes.")] = None,
     bandlimit: Annotated[
-        int, typer.Option(min=0, max=32, help="Band-limit L, the highest frequency of the densities.")
+        int, typer.Option(min=0, max=32, help="Band-limit L of the densities of the partially equivariant network.")
     ] = 2,
-    minutes: Annotated[float, typer.Option(min=0.1, max=10**6, help="Time budget for training all networks.")] = 10.0,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of networks of each kind.")] = 3,
-    size: Annotated[int | None, typer.Option(help="Side length: 28 or 56, volumes 16 or 28; by the data.")] = None,
+    minutes: Annotated[float, typer.Option(min=0.1, max=10**6, help="Time for everything.")] = 10.0,
+    size: Annotated[
+        int | None, typer.Option(help="Resize to this longest side; by default nothing is resized.")
+    ] = None,
     width: Annotated[
-        float | None, typer.Option(min=0.01, max=100, help="Width; 0.25 for images, 1 for volumes.")
+        float | None, typer.Option(min=0.01, max=100, help="Width of the networks; 0.25 for images, 1 for volumes.")
     ] = None,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
+    target: Annotated[
+        str | None, typer.Option(help="What targets are: classes, labels, numbers, vectors or masks; as they look.")
+    ] = None,
     regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(min=2, max=3, help="2 if arrays are images, 3 if they are volumes; as they look.")
+    ] = None,
+    square: Annotated[
+        bool | None, typer.Option(help="Pad to equal sides; by default if H contains quarter turns.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; discover/NAME by default.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Networks trained at once; one per core.")
     ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on from what the folder has, or begin anew.")] = True,
     accelerator: Accelerator = "auto",
 ) -> None:
-    """Learn which symmetries your own data have: train three kinds of networks and compare them."""
-    import torch
-
-    from pscnn import experiments, report, training
+    """Learn which symmetries can be enforced on your own data, and which network to use."""
+    from pscnn import experiments, report
     from pscnn.data import own
 
     report.check_report()  # said before minutes of training, not after
     folder = out or Path("discover") / data.stem
-    make_folder(folder, "--out", PscnnError)
-    try:
-        with progress_bar() as progress:
-            bar = progress.add_task("reading", total=None)
-            path = experiments.prepared_file(
-                data,
-                folder.absolute(),
-                size=size,
-                seed=split_seed,
-                regression=regression,
-                on_read=lambda done, of: progress.update(bar, completed=done, total=of),
-            )
-    except PscnnError:
-        with contextlib.suppress(OSError):  # it is not empty
-            folder.rmdir()
-        raise
-    about = own.read_about(path)
-    train_count, validation_count, test_count = about.counts
-    kind = "numbers" if about.regression else f"{len(about.names)} classes"
-    say(
-        f"{'×'.join([str(about.size)] * about.dimension)}, {about.channels} channels, {kind}: {train_count} training, "
-        f"{validation_count} validation, {test_count} test examples",
-    )
-    shown = ", ".join(about.names[:20]) + (", …" if len(about.names) > 20 else "")
-    say(f"{'targets' if about.regression else 'classes'}: {shown}")
-    for note in about.notes:
-        say(note)
-    say(f"how the examples were read: {folder / 'examples.png'}")
-    on_gpu = accelerator != "cpu" and torch.cuda.is_available()
-    count = workers or os.cpu_count() or 1
-    chosen = group or ("O(2)" if about.dimension == 2 else "O(3)")
-    wanted = experiments.discover_plan(
-        path, folder, group=chosen, bandlimit=bandlimit, minutes=minutes, seeds=seeds, width=width, workers=count,
-        device="cuda" if on_gpu else "cpu",
+    with progress_bar() as progress:
+        bar = progress.add_task("reading", total=None)
+        path = experiments.prepared_file(
+            data,
+            folder,
+            size=size,
+            seed=split_seed,
+            target=target,
+            regression=regression,
+            dimension=dimension,
+            square=square if square is not None else group is None or own.has_quarter_turns(group),
+            on_read=lambda done, of: progress.update(bar, completed=done, total=of),
+        )
+    _describe(path)
+    found = experiments.discover(
+        path, group=group, bandlimit=bandlimit, minutes=minutes, width=width, out=folder, workers=workers,
+        accelerator=accelerator, resume=resume, say=say,
     )  # fmt: skip
-    say(f"{len(wanted)} networks, {wanted[0].epochs} epochs each")
-    store = training.Store(folder)
-    how = {"workers": count, "accelerator": "gpu" if on_gpu else "cpu"}
-    failed: list[Any] = []
-    began = time.monotonic()
-    for seed in range(seeds):  # all kinds of one seed, then the next: whatever is finished can be compared
-        spent = (time.monotonic() - began) / 60
-        if seed and spent * (seed + 1) / seed > 1.1 * minutes:
-            say(f"stopped after {seed} of {seeds} seeds: {spent:.1f} minutes have been used")
-            break
-        failed += complete_runs([one for one in wanted if one.seed == seed], store, **how)
-    found = report.read_discovery(wanted, store)
-    for rows in (report.discovery_scores(found), report.discovery_layers(found, everything=False)):
+    tables = [report.discovery_costs(found)] if found.learnt else []
+    for rows in (*tables, *([report.discovery_scores(found)] if found.networks else [])):
         table = Table(*rows[0], box=None)
         for row in rows[1:]:
             table.add_row(*row)
         console.print(table)
     for text in report.discovery_words(found):
         say(text)
-    say(f"report: {report.write_discovery(found, folder / 'report.html')}")
-    best = found.runs[found.choice.method][0]
+    if found.recommended is None:
+        fail("no network is finished, so there is no report; the same command continues", 130)
+    say(f"report: {report.write_discovery(found)}")
+    best = found.folder / found.recommended.run
     say(f"to use the network: pscnn predict {best} FILES, pscnn export {best}")
-    if failed:
-        fail(f"{len(failed)} networks failed; see above")
+
+
+def _describe(path: Path) -> None:
+    """What was read."""
+    from pscnn.data import own
+
+    about = own.read_about(path)
+    train_count, validation_count, test_count = about.counts
+    kind = about.kind if about.regression else f"{len(about.names)} {about.kind}"
+    if about.kind == "masks":
+        kind = f"masks of {len(about.names)} classes"
+    say(
+        f"{'×'.join(map(str, about.shape))}, {about.channels} channels, {kind}: {train_count} training, "
+        f"{validation_count} validation, {test_count} test examples",
+    )
+    shown = ", ".join(about.names[:20]) + (", …" if len(about.names) > 20 else "")
+    say(f"{'targets' if about.regression or about.kind == 'labels' else 'classes'}: {shown}")
+    for note in about.notes:
+        say(note)
+    say(f"how the examples were read: {path.parent / 'examples.png'}")
 
 
 @app.command()
 @command
 def predict(
     run: Run,
-    files: Annotated[list[Path], typer.Argument(help="Images or .npy volumes, or folders of them.")],
+    files: Annotated[list[Path], typer.Argument(help="Images or volumes, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; never overwrites.")] = None,
+    masks: Annotated[Path | None, typer.Option(help="Folder for predicted masks, one file for each.")] = None,
     as_json: Json = False,
 ) -> None:
     """Apply a trained network to files."""
@@ -123,7 +121,7 @@ def predict(
         fail(f"{out} exists; choose another file with --out")
     rows: list[dict[str, Any]] = []
     refused = 0
-    for file, answer in training.answers(run, files):
+    for file, answer in training.answers(run, files, masks):
         if isinstance(answer, PscnnError):
             refused += 1
             complain(str(answer))

@@ -2,6 +2,18 @@
 
 from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, data_folder, read_arrays
+from pscnn.data._transform import TARGET_KINDS, maps_grid, there_and_back, transform, transform_targets
 from pscnn.data._windows import Windows
 
-__all__ = ["SPLITS", "DataError", "Windows", "data_folder", "read_arrays"]
+__all__ = [
+    "SPLITS",
+    "TARGET_KINDS",
+    "DataError",
+    "Windows",
+    "data_folder",
+    "maps_grid",
+    "read_arrays",
+    "there_and_back",
+    "transform",
+    "transform_targets",
+]

@@ -4,7 +4,7 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +55,7 @@ def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None
         raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error
 
 
-def array_of(arrays: dict[str, AnyArray], name: str, path: Path) -> AnyArray:
+def array_of(arrays: Mapping[str, AnyArray], name: str, path: object) -> AnyArray:
     """One of the arrays of a file, which must have it."""
     if name not in arrays:
         raise DataError(f"{path} has no array {name}; it has {', '.join(sorted(arrays)) or 'none'}")

@@ -1,198 +1,222 @@
-"""People's own data: folders of images, arrays in MedMNIST's layout, tables of paths and targets.
+"""People's own data: folders of images, arrays in MedMNIST's layout, tables of paths and targets, data set objects.
 
 ``prepare`` reads everything, checks it, brings it to one shape and writes one file, before any training starts;
 ``load`` reads that file. What is accepted:
 
-- a folder with one sub-folder of images per class, or with ``train``, ``val`` and ``test`` that have such sub-folders;
+- a folder with one sub-folder of images per class, or with ``images`` and ``masks``, with files of the same names;
+  either within ``train``, ``val`` and ``test``, if there are such folders;
 - an ``.npz`` file with ``train_images``, ``train_labels`` and the same for ``val`` and ``test``, or with ``images`` and
-  ``labels``; images are (N, H, W) or (N, H, W, channels), volumes (N, D, H, W) or (N, D, H, W, channels);
+  ``labels``; or ``masks`` instead of labels. Images are (N, H, W) or (N, H, W, channels), volumes (N, D, H, W) or
+  (N, D, H, W, channels), whose ``spacing`` may be given, one number per side;
 - a ``.csv`` file: paths in the column ``path``, ``file`` or ``image`` (else the first), targets in the others, and if
   there is a column ``split``, what each row is for. Numbers are targets of a regression, unless their column is called
-  ``label`` or ``class``.
+  ``label`` or ``class``; a column ``mask`` has paths of masks;
+- in Python: arrays or tensors (images, targets), a data set of such rows, as torchvision has them, or of rows with
+  names, as Hugging Face has them; or a mapping of "train", "val" and "test" to such data.
 
-Images are PNG, JPEG, TIFF, BMP or ``.npy`` files of one channel or in colour; ``.npy`` files may be volumes.
+Images are PNG, JPEG, TIFF, BMP or ``.npy`` files of any size, grey, in colour or (``.npy``) of any number of channels;
+volumes are ``.npy`` or NIfTI files.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pscnn._types import AnyArray
 from pscnn.data._contact import contact_sheet
 from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
-from pscnn.data._own_sources import SUFFIXES, Found, fit, number, read, read_file
+from pscnn.data._own_about import KINDS, About
+from pscnn.data._own_files import SUFFIXES, is_example
+from pscnn.data._own_fit import UNKNOWN, resize
+from pscnn.data._own_objects import name_of, read_object
+from pscnn.data._own_shape import all_masks, all_pixels, choose_shape, times
+from pscnn.data._own_single import mask_of_file, read_example, write_mask
+from pscnn.data._own_sources import Found, read
+from pscnn.data._own_targets import natural, wanted_kind
 from pscnn.data._windows import Examples
+from pscnn.groups import Group, parse
 
 __all__ = [
+    "KINDS",
     "SUFFIXES",
+    "UNKNOWN",
     "About",
     "Examples",
     "find",
+    "has_quarter_turns",
+    "is_example",
     "load",
+    "mask_of_file",
     "prepare",
     "read_about",
     "read_example",
+    "shrink",
     "write_contact_sheet",
+    "write_mask",
 ]
 
-SIDES = {2: (28, 56), 3: (16, 28)}
-"""Side lengths to which images and volumes are brought, since there are networks for them."""
-MOST_CHANNELS = 4
+SMALLEST = 8
+"""The shortest longest side that examples can be resized to."""
 SHARE = 0.2
 """Of every class for validation, and as much for testing, where the data do not say it."""
 FEWEST = 5
 """Examples that every class needs."""
 
 
-@dataclass(frozen=True)
-class About:
-    """What a prepared file holds.
-
-    Attributes:
-        dimension: 2 or 3.
-        size: Side length.
-        channels: Of every pixel.
-        names: Of the classes, or of the targets of a regression.
-        regression: Whether targets are numbers.
-        low: The value that becomes −1, after numbers of 8 and 16 bits were divided by the largest of their kind.
-        high: The value that becomes 1.
-        means: Of the training targets of a regression.
-        deviations: Their standard deviations.
-        counts: Examples for training, validation and testing.
-        notes: What was done to the data, in sentences.
-        source: Where they came from.
-    """
-
-    dimension: int
-    size: int
-    channels: int
-    names: tuple[str, ...]
-    regression: bool
-    low: float
-    high: float
-    means: tuple[float, ...] = ()
-    deviations: tuple[float, ...] = ()
-    counts: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-    source: str = ""
-
-    def to_json(self) -> str:
-        """As text, from which ``from_json`` makes it again."""
-        return json.dumps(asdict(self))
-
-    def check(self) -> None:
-        """Raise a ``ValueError`` or ``TypeError`` unless everything is of its kind and goes together."""
-        wholes, texts = (
-            (self.dimension, self.size, self.channels, *self.counts),
-            (*self.names, *self.notes, self.source),
-        )
-        if {*map(type, wholes)} != {int} or {*map(type, texts)} != {str} or type(self.regression) is not bool:
-            raise TypeError("dimension, size, channels and counts must be whole numbers, names and notes must be text")
-        numbers = (self.low, self.high, *self.means, *self.deviations)
-        if not all(type(value) in (int, float) and math.isfinite(value) for value in numbers) or self.low >= self.high:
-            raise ValueError("low, high, means and deviations must be finite numbers, low below high")
-        if self.size not in SIDES.get(self.dimension, ()) or not 1 <= self.channels <= MOST_CHANNELS:
-            raise ValueError(
-                f"no network is for {self.channels} channels, size {self.size}, dimension {self.dimension}"
-            )
-        if len(self.names) < 2 - self.regression:
-            raise ValueError("there must be two classes, or one target, or more")
-        if self.regression and {len(self.means), len(self.deviations)} != {len(self.names)}:
-            raise ValueError("there must be as many means and deviations as targets")
-
-    @classmethod
-    def from_json(cls, text: str) -> About:
-        """The other way round; text that is something else is a ``ValueError``."""
-        try:
-            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
-            about = cls(**values)
-            about.check()
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"not a description of prepared data: {error}") from None
-        return about
-
-
 def prepare(
-    source: str | Path,
+    source: Any,
     out: str | Path,
     *,
     size: int | None = None,
+    because: str = "",
     seed: int = 0,
+    target: str | None = None,
     regression: bool | None = None,
+    dimension: int | None = None,
+    square: bool = False,
     on_read: Callable[[int, int], None] = lambda done, of: None,
 ) -> About:
     """Read and check data, and write them as one file.
 
+    Examples are padded to a common shape, not stretched. They keep their size unless another is asked for.
+
     Args:
-        source: Folder, ``.npz`` or ``.csv``; see the module.
+        source: Folder, ``.npz``, ``.csv``, arrays or a data set; see the module.
         out: The file to write.
-        size: Side length, one of ``SIDES``; by default the one that suits the data.
+        size: The longest side to resize examples to; by default they stay as they are.
+        because: Why, for the note about it: "since 10 minutes are too few for more".
         seed: Of the split, where the data do not say it: a fifth of every class for validation and for testing.
-        regression: Whether the targets of a table are numbers; by default as they look.
+        target: The kind of targets, one of ``KINDS``; by default as they look.
+        regression: An older way to say ``target="numbers"`` (true) or ``"classes"`` (false).
+        dimension: 2 if arrays are images, so that a third axis is channels, 3 if they are volumes; by default as their
+            shapes look.
+        square: Pad to equal sides, so that quarter turns map the pixels to themselves and nothing leaves the frame.
         on_read: Called with how many files have been read, and of how many.
 
     Raises:
         DataError: If anything is wrong; nothing is written then.
     """
-    source = Path(source).expanduser()
-    found = read(source, regression, on_read)
-    if found.regression:
-        with np.errstate(over="ignore"):  # what is too large is found below
-            targets: AnyArray = np.asarray(found.targets, dtype=np.float32).reshape(len(found.targets), -1)
-        numbered = tuple(f"target {k + 1}" for k in range(targets.shape[1]))
-        found.names = found.names or (numbered if len(numbered) > 1 else ("target",))
-        bad = np.flatnonzero(~np.isfinite(targets).all(1))
-        if len(bad):
-            raise DataError(f"{source}: {len(bad)} targets are not finite numbers, the first in example {bad[0] + 1}")
-        strata = np.zeros(len(targets), dtype=np.int64)
+    wanted = wanted_kind(target, regression)
+    if dimension not in (None, 2, 3):
+        raise DataError(f"dimension must be 2 for images or 3 for volumes, got {dimension}")
+    if size is not None and not SMALLEST <= size <= 2**16:
+        raise DataError(f"size must lie between {SMALLEST} and {2**16}, got {size}")
+    if isinstance(source, str | Path):
+        source = Path(source).expanduser()
+        found = read(source, wanted, dimension, on_read)
     else:
-        found.names = found.names or tuple(sorted({str(t) for t in found.targets}, key=_natural))
-        strata = np.asarray([found.names.index(str(t)) for t in found.targets], dtype=np.int64)
-        targets = strata
-    split = _split(strata, found, source, seed)
-    dimension = found.examples[0].ndim - 1
-    sides = [max(example.shape[:-1]) for example in found.examples]
-    if not size:  # the nearer by ratio
-        size = SIDES[dimension][int(np.median(sides)) > math.sqrt(math.prod(SIDES[dimension]))]
-    if size not in SIDES[dimension]:
-        raise DataError(f"size must be one of {', '.join(map(str, SIDES[dimension]))}, got {size}")
-    channels = max(example.shape[-1] for example in found.examples)
-    shapes = {example.shape[:-1] for example in found.examples}
-    notes = list(found.notes)
-    if shapes != {(size,) * dimension}:
-        what = f"{len(shapes)} different shapes" if len(shapes) > 1 else "×".join(map(str, next(iter(shapes))))
-        equal = all(len(set(shape)) == 1 for shape in shapes)
-        notes.append(
-            f"Examples of {what} were {'' if equal else 'filled up to equal sides and '}resized to side {size}."
-        )
-    pixels = np.stack([fit(example, size, channels) for example in found.examples])
-    low, high = (0.0, 1.0) if found.bytes_only else (float(f(pixels[split == 0])) for f in (np.min, np.max))
-    if not high > low:
-        raise DataError(f"{source}: all training examples have the same value everywhere")
-    pixels = _scale(pixels, low, high)
+        found, source = read_object(source, wanted, dimension, on_read), name_of(source)
+    targets, names = _targets(found, source)
+    split = _split(found, targets, names, source, seed)
+    geometry = choose_shape(found.examples, source, size, square, because)
+    notes = (*found.notes, *found.targets.notes, *geometry.pop("notes"))
     about = About(
-        dimension, size, channels, found.names, found.regression, low, high,
-        counts=tuple(int((split == k).sum()) for k in range(3)), notes=tuple(notes), source=str(source),
+        names=names, kind=found.targets.kind, low=0.0, high=1.0, notes=notes, source=str(source),
+        counts=tuple(int((split == k).sum()) for k in range(3)), **geometry,
     )  # fmt: skip
-    if found.regression:
-        train = targets[split == 0]
-        deviations = train.std(0)
-        if not (deviations > 0).all():
-            name = found.names[int(np.argmin(deviations))]
-            raise DataError(f"{source}: the target {name!r} is the same in all training examples")
-        about = replace(about, means=tuple(map(float, train.mean(0))), deviations=tuple(map(float, deviations)))
+    pixels, low, high = all_pixels(found.examples, about, split == 0, source)
+    about = replace(about, low=low, high=high)
+    if about.regression:
+        means, deviations = _standard(targets[split == 0], about, source)
+        about = replace(about, means=means, deviations=deviations)
+    elif about.kind == "labels":
+        _check_columns(targets[split == 0], names, source)
+    elif about.kind == "masks":
+        targets = all_masks(targets, found.examples, about)
     write_prepared(Path(out), pixels, targets, split, about)
+    return about
+
+
+def has_quarter_turns(group: Group | str) -> bool:
+    """Whether a group exchanges sides of an example, so that its examples had better be ``square``.
+
+    Example:
+        >>> [has_quarter_turns(name) for name in ("O(2)", "C(6)", "D(2)", "SO(3)")]
+        [True, False, False, True]
+    """
+    group = parse(group) if isinstance(group, str) else group
+    n = group.dimension
+    turns = []
+    for i, j in combinations(range(n), 2):
+        turns.append(np.eye(n))
+        turns[-1][[i, j, i, j], [i, j, j, i]] = 0, 0, -1, 1
+    return any(group.contains(turn[None]) for turn in turns)
+
+
+def _targets(found: Found, source: object) -> tuple[Any, tuple[str, ...]]:
+    """Targets as they are stored (masks: as they were read), and their names."""
+    kind, values, names, _ = found.targets
+    if kind == "classes":
+        used = {*values}
+        names = tuple(name for name in names if name in used) or tuple(sorted(used, key=natural))
+        numbers = {name: k for k, name in enumerate(names)}
+        values = np.array([numbers[value] for value in values], dtype=np.int64)
+    if kind in ("classes", "masks") and len(names) < 2:
+        raise DataError(f"{source} has one class only ({names[0]!r}); there is nothing to tell apart")
+    sides = found.examples[0].values.ndim - 1
+    if kind == "vectors" and len(names) != sides:
+        what = "images" if sides == 2 else "volumes"
+        raise DataError(f"{source}: vectors of {what} have {sides} components, got {len(names)}")
+    return values, names
+
+
+def _standard(train: AnyArray, about: About, source: object) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """By what numbers are standardised; vectors only by one factor, since all else would not turn with them."""
+    if about.kind == "vectors":
+        length = float(np.sqrt(np.square(train, dtype=np.float64).mean()))
+        if not length > 0:
+            raise DataError(f"{source}: the vectors are zero in all training examples")
+        return (0.0,) * train.shape[1], (length,) * train.shape[1]
+    _check_columns(train, about.names, source)
+    return tuple(map(float, train.mean(0))), tuple(map(float, train.std(0)))
+
+
+def _check_columns(train: AnyArray, names: Sequence[str], source: object) -> None:
+    deviations = train.std(0)
+    if not (deviations > 0).all():
+        name = names[int(np.argmin(deviations))]
+        raise DataError(
+            f"{source}: the target {name!r} is the same in all training examples; leave it out, or split otherwise"
+        )
+
+
+def shrink(path: str | Path, out: str | Path, size: int, because: str = "") -> About:
+    """Write a prepared file again with smaller examples.
+
+    Args:
+        path: The prepared file.
+        out: The file to write.
+        size: The longest side.
+        because: Why, for the note about it.
+    """
+    about = read_about(path)
+    if not SMALLEST <= size < about.size:
+        raise DataError(f"size must be {SMALLEST} or more and below {about.size}, got {size}")
+    arrays = _open(Path(path), ("pixels", "targets", "split"))
+    _check_arrays(Path(path), arrays, about)
+    shape = tuple(max(1, round(n * size / about.size)) for n in about.shape)
+    pixels = np.stack(
+        [resize(torch.from_numpy(one).float(), shape).numpy().astype(one.dtype) for one in arrays["pixels"]]
+    )
+    targets = arrays["targets"]
+    if about.kind == "masks":
+        targets = np.stack([resize(torch.from_numpy(one)[None], shape)[0].numpy() for one in targets])
+    note = (
+        f"Examples of {times(about.shape)} were resized to {times(shape)}{f' {because}' if because else ''}, and "
+        f"details finer than {about.size / size:.2g} pixels were lost."
+    )
+    about = replace(about, shape=shape, notes=(*about.notes, note))
+    write_prepared(Path(out), pixels, targets, arrays["split"], about)
     return about
 
 
@@ -203,15 +227,22 @@ def write_contact_sheet(path: str | Path, out: str | Path) -> None:
         path: The prepared file.
         out: A PNG file.
     """
-    pixels = _open(Path(path), ("pixels",))["pixels"]
-    save(Path(out), io.BytesIO(contact_sheet(pixels)), "Choose another folder")
+    masked = read_about(path).kind == "masks"
+    arrays = _open(Path(path), ("pixels", "targets"))
+    sheet = contact_sheet(arrays["pixels"], arrays["targets"] if masked else None)
+    save(Path(out), io.BytesIO(sheet), "Choose another folder")
 
 
 def write_prepared(out: Path, pixels: AnyArray, targets: AnyArray, split: AnyArray, about: About) -> None:
     """Write a prepared file, whole or not at all."""
-    arrays: dict[str, Any] = {"pixels": pixels.astype(np.float16), "targets": targets, "split": split.astype(np.uint8)}
+    arrays = {"pixels": pixels, "targets": targets, "split": split.astype(np.uint8), "about": np.array(about.to_json())}
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, about=np.array(about.to_json()), **arrays)
+    with zipfile.ZipFile(
+        buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1
+    ) as archive:  # numpy's level takes three times as long
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
+                np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
     save(out, buffer, "Choose another folder")
 
 
@@ -246,54 +277,29 @@ def load(path: str | Path) -> dict[str, Examples]:
 def _check_arrays(path: Path, arrays: dict[str, AnyArray], about: About) -> None:
     """Raise unless the arrays of a prepared file are what its description says."""
     pixels, targets, split = (arrays[name] for name in ("pixels", "targets", "split"))
-    count = len(split) if split.ndim else 0
-    right = pixels.dtype == np.float16 and pixels.shape == (count, about.channels, *[about.size] * about.dimension)
-    if about.regression:
-        right &= targets.dtype == np.float32 and targets.shape == (count, len(about.names))
-    else:
-        right &= targets.dtype == np.int64 and targets.shape == (count,) and count > 0
-        right = right and targets.min() >= 0 and targets.max() < len(about.names)
+    count, classes = len(split) if split.ndim else 0, len(about.names)
+    kind, shape, least, most = {
+        "classes": (np.int64, (), 0, classes - 1),
+        "labels": (np.uint8, (classes,), 0, 1),
+        "masks": (np.int16, about.shape, UNKNOWN, classes - 1),
+    }.get(about.kind, (np.float32, (classes,), -np.inf, np.inf))
+    right = pixels.dtype in (np.float16, np.float32) and pixels.shape == (count, about.channels, *about.shape)
+    right &= targets.dtype == kind and targets.shape == (count, *shape) and count > 0
+    right = right and targets.min() >= least and targets.max() <= most
     right = right and split.dtype == np.uint8 and {*np.unique(split).tolist()} == {0, 1, 2}
     if not right or not np.isfinite(pixels).all() or not np.isfinite(targets).all():
         raise DataError(f"{path} does not hold what it says; pscnn discover makes it again")
 
 
-def read_example(path: str | Path, about: About) -> Tensor:
-    """One image or volume as a network for prepared data expects it, (C, s, s) or (C, s, s, s).
-
-    Args:
-        path: PNG, JPEG, TIFF, BMP or ``.npy``.
-        about: What the network was trained on.
-    """
-    example, _ = read_file(Path(path))
-    if example.ndim - 1 != about.dimension:
-        wanted = "an image" if about.dimension == 2 else "a volume"
-        raise DataError(f"{path}: the network expects {wanted}, got an array of shape {example.shape[:-1]}")
-    if example.shape[-1] > about.channels:
-        example = example.mean(-1, keepdims=True)
-    pixels = fit(example, about.size, about.channels)
-    low, high, span = float(pixels.min()), float(pixels.max()), about.high - about.low
-    if low < about.low - span or high > about.high + span:
-        raise DataError(
-            f"{path} has values from {low:.4g} to {high:.4g}, but the network was trained on {about.low:.4g} to "
-            f"{about.high:.4g} (whole numbers of 8 and 16 bits count as 0 to 1): give it the same kind of file"
-        )
-    return torch.from_numpy(_scale(pixels, about.low, about.high)).float()
-
-
-def _scale(pixels: AnyArray, low: float, high: float) -> AnyArray:
-    return np.clip(2 * (pixels - low) / (high - low) - 1, -4, 4)
-
-
-def _split(strata: AnyArray, found: Found, source: Path, seed: int) -> AnyArray:
+def _split(found: Found, targets: Any, names: Sequence[str], source: object, seed: int) -> AnyArray:
     """0 for training, 1 for validation, 2 for testing."""
     given = np.array([-1 if split is None else split for split in found.splits])
-    if not found.regression and len(found.names) < 2:
-        raise DataError(f"{source} has one class only ({found.names[0]!r}); there is nothing to tell apart")
-    fewest = FEWEST * (2 if found.regression else 1)
+    classes = found.targets.kind == "classes"
+    strata = targets if classes else np.zeros(len(given), dtype=np.int64)
+    fewest = FEWEST * (1 if classes else 2)
     out = given.copy()
-    for name, rows in zip(found.names, shuffled_classes(strata, seed), strict=False):  # a regression is one class
-        kind = "there are" if found.regression else f"the class {name!r} has"
+    for name, rows in zip(names, shuffled_classes(strata, seed), strict=False):  # without classes all are one
+        kind = f"the class {name!r} has" if classes else "there are"
         if (given[rows] < 0).all():
             if len(rows) < fewest:
                 raise DataError(
@@ -310,11 +316,6 @@ def _split(strata: AnyArray, found: Found, source: Path, seed: int) -> AnyArray:
         if (out[rows] == 0).sum() < 2:
             raise DataError(f"{source}: {kind} {int((out[rows] == 0).sum())} training examples; two or more are needed")
     return out
-
-
-def _natural(text: str) -> tuple[int, float, str]:
-    value = number(text)
-    return (1, 0.0, text) if value is None else (0, value, text)
 
 
 def _open(path: Path, names: tuple[str, ...]) -> dict[str, AnyArray]:

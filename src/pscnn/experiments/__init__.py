@@ -5,18 +5,22 @@ from collections.abc import Callable
 from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
+from pscnn.experiments._curve import Curve, curve
 from pscnn.experiments._discover import (
-    DISCOVER_METHODS,
-    Choice,
+    LABELS,
     Difference,
-    choose,
-    discover_plan,
-    finished,
+    Discovery,
+    Network,
+    Statement,
+    Subgroup,
+    discover,
     prepared_file,
-    receptive_fields,
-    validation_scores,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
+from pscnn.experiments._known import OUTCOMES, Verdict, judge
+from pscnn.experiments._known_answers import answer_counts, answer_rows, ask, read_answers, write_answers
+from pscnn.experiments._presence import Presence, presence
+from pscnn.experiments._receptive import receptive_fields
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
 from pscnn.experiments._vectors import space_sheets, vector_sheets
@@ -38,26 +42,38 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
 """Tables and figures, one or several, by the name under which ``pscnn reproduce`` knows them."""
 
 __all__ = [
-    "DISCOVER_METHODS",
     "FLOW_DATASETS",
+    "LABELS",
+    "OUTCOMES",
     "SHEETS",
     "VARIATIONS",
     "BenchCase",
     "Cell",
-    "Choice",
+    "Curve",
     "Difference",
+    "Discovery",
+    "Network",
+    "Presence",
     "Sheet",
+    "Statement",
+    "Subgroup",
+    "Verdict",
+    "answer_counts",
+    "answer_rows",
+    "ask",
     "check_settings",
     "check_words",
-    "choose",
-    "discover_plan",
+    "curve",
+    "discover",
     "equal_width",
-    "finished",
     "flow_sizes",
+    "judge",
     "machine",
     "prepared_file",
+    "presence",
     "published",
     "ratio",
+    "read_answers",
     "receptive_fields",
     "run_bench",
     "save_runs",
@@ -66,6 +82,6 @@ __all__ = [
     "spread",
     "symmetry_sheet",
     "take_runs",
-    "validation_scores",
     "vector_sheets",
+    "write_answers",
 ]

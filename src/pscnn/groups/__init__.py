@@ -5,6 +5,7 @@ Everything here is exact mathematics in NumPy float64, memoised in the process a
 
 from pscnn.groups._axial import Axial, parse
 from pscnn.groups._decompose import block_diagonal, intertwiners, pick_basis
+from pscnn.groups._explored import Elements, explored
 from pscnn.groups._functions import FunctionSpace
 from pscnn.groups._group import Group
 from pscnn.groups._harmonics import circular_harmonics, spherical_harmonics
@@ -22,6 +23,7 @@ __all__ = [
     "C",
     "D",
     "DirectSum",
+    "Elements",
     "FunctionSpace",
     "Group",
     "Irrep",
@@ -32,6 +34,7 @@ __all__ = [
     "circular_harmonics",
     "clebsch_gordan",
     "direct_sum",
+    "explored",
     "intertwiners",
     "listed",
     "octahedral_sphere_rule",

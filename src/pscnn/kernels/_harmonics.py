@@ -1,4 +1,4 @@
-"""Steerable functions on a kernel's grid: harmonics times Gaussian rings, decomposed under H."""
+"""Steerable functions on a kernel's grid: harmonics times Gaussian rings or modes, decomposed under H."""
 
 from __future__ import annotations
 
@@ -19,6 +19,64 @@ class Ring:
     radius: float
     width: float
     frequency: int
+
+    def values(self, radius: Array, frequency: int) -> Array:
+        """exp(−(r − radius)² / 2·width²)."""
+        shell = np.exp(-((radius - self.radius) ** 2) / (2 * self.width**2))
+        # A direction does not exist at the centre: anything but zero there breaks the symmetry.
+        return np.where(radius < 1e-9, 0.0, shell) if frequency > 0 else shell
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A window exp(−r²/2σ²) times polynomials: kernels that are smooth everywhere, and sampled well.
+
+    Rings are not: their harmonics are singular at the centre, and their spectra reach beyond what a grid can hold, so
+    that between right angles kernels on them are equivariant to some per cent only.
+
+    Args:
+        width: σ in pixels.
+        degree: The highest of the polynomials.
+
+    Example:
+        >>> Gaussian.of(7)
+        Gaussian(width=0.9354143466934853, degree=2)
+    """
+
+    width: float
+    degree: int
+
+    def __post_init__(self) -> None:
+        if not self.width > 0 or self.degree < 0:
+            raise ValueError(f"Gaussian: needs width > 0 and degree ≥ 0, got {self.width} and {self.degree}")
+
+    @classmethod
+    def of(cls, kernel_size: int) -> Gaussian:
+        """The usual one of a kernel: σ = √(k/8), where what the grid cuts off in space and in frequency is balanced."""
+        return cls(float(np.sqrt(kernel_size / 8)), min(2, (kernel_size - 1) // 2))
+
+    def modes(self, dimension: int) -> tuple[Mode, ...]:
+        """All frequencies ℓ and orders n with ℓ + 2n ≤ degree, by degree."""
+        degrees = range(self.degree + 1)
+        return tuple(Mode(self.width, (d - m) // 2, m, dimension) for d in degrees for m in range(d % 2, d + 1, 2))
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The radial part of a polynomial times a Gaussian: r^ℓ L_n^(ℓ + d/2 − 1)(r²/σ²) exp(−r²/2σ²) in d dimensions."""
+
+    width: float
+    order: int
+    frequency: int
+    dimension: int
+
+    def values(self, radius: Array, frequency: int) -> Array:
+        """At any distances from the centre."""
+        from scipy.special import eval_genlaguerre  # slow to import
+
+        squared = (radius / self.width) ** 2
+        laguerre = eval_genlaguerre(self.order, frequency + self.dimension / 2 - 1, squared)
+        return np.asarray((radius / self.width) ** frequency * laguerre * np.exp(-squared / 2))
 
 
 def rings(kernel_size: int, dimension: int) -> tuple[Ring, ...]:
@@ -60,10 +118,12 @@ class SteerableBasis:
     Args:
         group: H.
         kernel_size: k, or None.
+        profile: By default harmonics live on ``rings``; a ``Gaussian`` gives smoother ones.
     """
 
     group: Group
     kernel_size: int | None
+    profile: Gaussian | None = None
 
     def __post_init__(self) -> None:
         k = self.kernel_size
@@ -73,7 +133,7 @@ class SteerableBasis:
     @property
     def irreps(self) -> tuple[Irrep, ...]:
         """The irrep j of each element, in order."""
-        return _elements(self.group, self.kernel_size)[0]
+        return _elements(self.group, self.kernel_size, self.profile)[0]
 
     @property
     def size(self) -> int:
@@ -94,30 +154,33 @@ class SteerableBasis:
         directions = points / np.where(centre, 1.0, radius)[:, None]
         harmonics = circular_harmonics if self.group.dimension == 2 else spherical_harmonics
         rows = []
-        for ring, frequency, basis in _elements(self.group, self.kernel_size)[1]:
-            profile = np.exp(-((radius - ring.radius) ** 2) / (2 * ring.width**2))
-            if frequency > 0:  # a direction does not exist at the centre: anything but zero there breaks the symmetry
-                profile = np.where(centre, 0.0, profile)
-            rows.append(basis.T @ (harmonics(frequency, directions) * profile[:, None]).T)
+        for part, frequency, basis in _elements(self.group, self.kernel_size, self.profile)[1]:
+            values = harmonics(frequency, directions) * part.values(radius, frequency)[:, None]
+            rows.append(basis.T @ values.T)
         return np.concatenate(rows)
 
 
 @memo
-def _elements(group: Group, kernel_size: int | None) -> tuple[tuple[Irrep, ...], tuple[tuple[Ring, int, Array], ...]]:
-    """The irreps of all elements, and per ring and frequency the change of basis that splits the harmonics under H."""
+def _elements(
+    group: Group, kernel_size: int | None, profile: Gaussian | None
+) -> tuple[tuple[Irrep, ...], tuple[tuple[Ring | Mode, int, Array], ...]]:
+    """The irreps of all elements, and per radial part and frequency the change of basis that splits them under H."""
     if kernel_size is None:
         return (group.trivial,), ()
     n = group.dimension
-    count = sum(2 * ring.frequency + 1 if n == 2 else (ring.frequency + 1) ** 2 for ring in rings(kernel_size, n))
+    radial: list[tuple[Ring | Mode, int]]
+    if profile is None:
+        radial = [(ring, frequency) for ring in rings(kernel_size, n) for frequency in range(ring.frequency + 1)]
+    else:
+        radial = [(mode, mode.frequency) for mode in profile.modes(n)]
+    count = sum(min(frequency, 1) + 1 if n == 2 else 2 * frequency + 1 for _, frequency in radial)
     afford(count * kernel_size**n, f"the basis of kernels of side {kernel_size}", "use a smaller kernel_size")
     irreps: list[Irrep] = []
     parts = []
-    for ring in rings(kernel_size, group.dimension):
-        for frequency in range(ring.frequency + 1):
-            plane = group.dimension == 2
-            ambient = O2().irrep(min(frequency, 1), frequency) if plane else O3().irrep(frequency % 2, frequency)
-            split = ambient.restrict(group)
-            basis = np.eye(ambient.size) if split.change_of_basis is None else split.change_of_basis
-            irreps += split.irreps
-            parts.append((ring, frequency, basis))
+    for part, frequency in radial:
+        ambient = O2().irrep(min(frequency, 1), frequency) if n == 2 else O3().irrep(frequency % 2, frequency)
+        split = ambient.restrict(group)
+        basis = np.eye(ambient.size) if split.change_of_basis is None else split.change_of_basis
+        irreps += split.irreps
+        parts.append((part, frequency, basis))
     return tuple(irreps), tuple(parts)

@@ -29,6 +29,7 @@ from pscnn.models._methods import (
     ResidualPathway,
     read_kept,
 )
+from pscnn.models._own import own
 from pscnn.models._released import DetachedBatchNorm, as_released
 from pscnn.models._resnet import resnet
 from pscnn.models._unet import unet
@@ -96,6 +97,7 @@ NETWORKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, s
     "vectors": (vectors, VECTOR_METHODS, "pe-mlp", " for vectors"),
     "volumes": (volumes, VOLUME_METHODS, "p-scnn", " for volumes"),
     "flow": (flows, FLOW_METHODS, "p-scnn", " for flows"),
+    "own": (own, METHODS, "p-scnn", " for own data"),
 }
 """What builds the network, its methods, the one with densities, and how messages go on."""
 FORMER_NAMES = {"ddmnist": "images", "medmnist3d": "volumes"}
@@ -105,7 +107,8 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
     """A network, built with a method.
 
     Args:
-        network: "images" (the paper's for double digits), "volumes" (for medical volumes), "vectors" or "flow".
+        network: "images" (the paper's for double digits), "volumes" (for medical volumes), "vectors", "flow" or "own"
+            (for your own images and volumes, of any size).
         method: By default the one with densities.
 
             - For all but "vectors": "cnn" (plain), "rpp" (residual pathway priors), "p-scnn" (learnt densities),
@@ -139,6 +142,10 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
             - "vectors": ``shared`` (one density for all layers) and ``noise`` (of what starts at zero, "preliminary").
             - "flow": ``size`` (height and width, for "mlp" and "clcnn"), ``hidden`` (fields, or plain channels, per
               layer), ``layers`` (two or more; "lift" and "combo" have their own number) and ``kernel`` (side length).
+            - "own": ``shape`` (height and width, with a depth before them for volumes; sides of 8 or more),
+              ``channels``, ``outputs`` and ``output``: "scalars" (so many numbers, such as scores of classes), "vector"
+              (so many vectors, which turn with the image) or "dense" (so many numbers for every pixel); ``width`` and
+              ``invariant`` as for images; ``nonlinearity`` is "fourier" by default.
 
     Example:
         >>> model = build("images", method="scnn", group="C4", width=0.2)
@@ -160,7 +167,7 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
         raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(nonlinearities)}")
     if not 0 < options.get("width", 1) < math.inf:
         raise ValueError(f"width must be positive and finite, got {options['width']}")
-    for name in ("classes", "channels"):
+    for name in ("classes", "channels", "outputs"):
         if not isinstance(options.get(name, 1), int) or options.get(name, 1) < 1:
             raise ValueError(f"{name} must be a whole number of 1 or more, got {options[name]!r}")
     group = parse(group) if isinstance(group, str) else group
@@ -176,8 +183,13 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
 def _ends(make: Callable[..., tnn.Sequential], group: Group, options: dict[str, Any]) -> tuple[Any, ...]:
     """Types of what a plain network is given and of what it gives if that is a field, and the size of both."""
     usual = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
-    size = options.get("size", usual["size"])
+    size = options.get("size", usual.get("size"))
     if make is flows:
         return *(FieldType(group, count * [group.vector]) for count in (PAST, 1)), size
     channels = options.get("channels", usual["channels"])
+    if make is own:
+        outputs, output = (options.get(name, usual[name]) for name in ("outputs", "output"))
+        kind = {"scalars": None, "vector": group.vector, "dense": group.trivial}[output]
+        out = None if kind is None else FieldType(group, outputs * [kind])
+        return FieldType(group, channels * [group.trivial]), out, options.get("shape", usual["shape"])
     return FieldType(group, channels * [group.trivial]), None, group.dimension * [size]

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn.groups import O3, Group, direct_sum
+from pscnn.groups import O3, Group, Representation, direct_sum
+from pscnn.kernels import Gaussian
 from pscnn.measures import Measure
 from pscnn.models._methods import METHODS, FreeConvolution
 from pscnn.nn import FieldType
@@ -25,12 +27,24 @@ def highest_frequency(group: Group) -> int:
 
 
 class SteerableKit:
-    """Builds the layers of the steerable methods; remembers the type of the features built so far."""
+    """Builds the layers of the steerable methods; remembers the type of the features built so far.
+
+    With ``smooth`` it builds what lets through less between right angles: Gaussian kernels, and a
+    smoother function at more samples.
+    """
 
     def __init__(
-        self, method: str, group: Group, bandlimit: int, nonlinearity: str, channels: int, density: dict[str, Any]
+        self,
+        method: str,
+        group: Group,
+        bandlimit: int,
+        nonlinearity: str,
+        channels: int,
+        density: dict[str, Any],
+        smooth: bool = False,
     ) -> None:
         self.method, self.bandlimit, self.nonlinearity, self.density = METHODS[method], bandlimit, nonlinearity, density
+        self.smooth = smooth
         self.fields = FieldType(group, channels * [group.trivial])
 
     @property
@@ -45,20 +59,38 @@ class SteerableKit:
             layers.append(nn.DiskMask(self.fields, size))
         return layers
 
+    def mask(self, sides: Sequence[int], edge: float) -> list[tnn.Module]:
+        """Cut out the disk or ball, with an edge of some pixels."""
+        return [nn.DiskMask(self.fields, sides, margin=0.0, edge=edge)]
+
     def new_density(self) -> Measure | None:
         """A density, or another measure, if the method has them."""
         return self.method.density(self.group, self.bandlimit, **self.density)
 
     def convolution(
-        self, out: FieldType, window: Window, bias: bool = True, likelihood: Measure | None = None
+        self,
+        out: FieldType,
+        window: Window,
+        bias: bool = True,
+        likelihood: Measure | None = None,
+        profile: Gaussian | None = None,
+        gain: float = 1.0,
     ) -> tnn.Module:
         """One convolution of the method."""
         make = nn.Conv2d if self.group.dimension == 2 else nn.Conv3d
-        layer = make(self.fields, out, *window, bias=bias, likelihood=likelihood)
-        return self.method.layer(layer)
+        if self.smooth and profile is None:
+            profile = Gaussian.of(window[0])
+        more: dict[str, Any] = {"likelihood": likelihood, "profile": profile, "gain": gain}
+        return self.method.layer(make(self.fields, out, *window, bias=bias, **more))
 
     def block(
-        self, copies: int, frequency: int, window: Window, norm: bool = True, likelihood: Measure | None = None
+        self,
+        copies: int,
+        frequency: int,
+        window: Window,
+        norm: bool = True,
+        likelihood: Measure | None = None,
+        profile: Gaussian | None = None,
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         frequency = min(frequency, highest_frequency(self.group))
@@ -67,20 +99,25 @@ class SteerableKit:
         if self.nonlinearity == "fourier":
             fields = FieldType(self.group, copies * [functions])
             apart = nn.FourierPointwise if functions.subgroup is None else nn.QuotientFourierPointwise
-            activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=2 * frequency)
+            factor, function = (4, nn.softplus) if self.smooth else (2, F.elu)
+            activation = (nn.FourierBatchNorm if norm else apart)(fields, degree=factor * frequency, function=function)
         else:
             irreps = functions.irreps if self.nonlinearity == "gated-functions" else self.group.irreps(frequency)
             fields = FieldType(self.group, copies * [direct_sum(list(irreps))])
             gates: nn.Gates = "field" if self.nonlinearity == "gated-fields" else "irrep"
             activation = nn.GatedBatchNorm(fields, gates=gates) if norm else nn.GatedNonlinearity(fields, gates)
         # The normalisation takes out what a bias adds.
-        layer = self.convolution(activation.in_type, window, bias=not norm, likelihood=likelihood)
+        layer = self.convolution(activation.in_type, window, bias=not norm, likelihood=likelihood, profile=profile)
         self.fields = activation.out_type
         return [layer, activation]
 
     def pool(self, stride: int, padding: int) -> list[tnn.Module]:
         """Anti-aliased pooling."""
         return [nn.AvgPoolAntialiased(self.fields, stride, padding)]
+
+    def halve(self) -> list[tnn.Module]:
+        """Half the resolution, after a blur that leaves less than ``pool`` of what the coarser grid cannot hold."""
+        return [nn.AvgPoolAntialiased(self.fields, 2, sigma=1.2, kernel_size=7)]
 
     def restrict(self) -> list[tnn.Module]:
         """Where a method gives up symmetry on purpose."""
@@ -103,6 +140,15 @@ class SteerableKit:
         self.fields = out
         return [layer], out.size
 
+    def readout(self, fields: list[Representation], kernel: int, likelihood: Measure | None = None) -> list[tnn.Module]:
+        """Moments of whole maps, up to the second: a convolution with their windows as wide as they are."""
+        out = FieldType(self.group, fields)
+        # Features of neighbours are alike: they add up.
+        more: dict[str, Any] = {"profile": Gaussian(kernel / 4, 2), "gain": kernel ** (-self.group.dimension / 2)}
+        layer = self.convolution(out, (kernel, 1, 0), bias=False, likelihood=likelihood, **more)
+        self.fields = out
+        return [layer]
+
 
 class PlainKit:
     """Builds the plain CNN's layers: the same stages with free convolutions, batch norm and ELU."""
@@ -113,6 +159,10 @@ class PlainKit:
     def prepare(self, size: int) -> list[tnn.Module]:
         """Resize to an odd size."""
         return [tnn.Upsample(size=(size,) * self.dimension, mode="nearest")]
+
+    def mask(self, sides: Sequence[int], edge: float) -> list[tnn.Module]:
+        """Corners are of use to a plain network."""
+        return []
 
     def new_density(self) -> None:
         """There are none."""
@@ -125,7 +175,13 @@ class PlainKit:
         return layer
 
     def block(
-        self, copies: int, frequency: int, window: Window, norm: bool = True, likelihood: object = None
+        self,
+        copies: int,
+        frequency: int,
+        window: Window,
+        norm: bool = True,
+        likelihood: object = None,
+        profile: object = None,
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
         make = tnn.BatchNorm2d if self.dimension == 2 else tnn.BatchNorm3d
@@ -135,6 +191,10 @@ class PlainKit:
         """Average pooling."""
         return [(tnn.AvgPool2d if self.dimension == 2 else tnn.AvgPool3d)(5, stride, padding)]
 
+    def halve(self) -> list[tnn.Module]:
+        """Half the resolution."""
+        return self.pool(2, 2)
+
     def restrict(self) -> list[tnn.Module]:
         """There is no symmetry to give up."""
         return []
@@ -142,6 +202,11 @@ class PlainKit:
     def final(self, channels: int, invariant: bool, *, likelihood: object = None) -> tuple[list[tnn.Module], int]:
         """A 1×1 convolution."""
         return [self.convolution(channels, (1, 1, 0))], channels
+
+    def readout(self, channels: int) -> list[tnn.Module]:
+        """A convolution of whole maps, at three places along each axis."""
+        pool = (tnn.AdaptiveAvgPool2d if self.dimension == 2 else tnn.AdaptiveAvgPool3d)(3)
+        return [pool, self.convolution(channels, (3, 1, 0), bias=False)]
 
 
 def head(features: int, classes: int) -> list[tnn.Module]:

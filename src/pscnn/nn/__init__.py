@@ -12,7 +12,7 @@ from pscnn.nn._factors import FieldProduct, FieldScale, SqueezeExcitation
 from pscnn.nn._fast import convolve
 from pscnn.nn._field_norm import FieldStatistics, affine
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise, function_field
+from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise, function_field, softplus
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._max_pool import NormMaxPool
 from pscnn.nn._nonlinearity import GatedNonlinearity, Gates, NormNonlinearity
@@ -66,5 +66,6 @@ __all__ = [
     "expand_once",
     "export",
     "function_field",
+    "softplus",
     "steered_kernel",
 ]

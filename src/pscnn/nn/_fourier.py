@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -38,6 +39,11 @@ def function_field(group: Group, frequency: int) -> FunctionSpace:
     if group.planar is not None:
         return group.functions(frequency)
     return group.functions(frequency, O2() if group.has_reflections else SO2())
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + eˣ) − log 2: smoother than ELU, so that samples of it alias less; zero at zero."""
+    return F.softplus(x).sub_(math.log(2))
 
 
 class FourierPointwise(Nonlinearity):
@@ -150,6 +156,7 @@ class FourierBatchNorm(Layer):
         degree: As in ``FourierPointwise``.
         eps: As in ``BatchNorm``.
         momentum: As in ``BatchNorm``.
+        function: As in ``FourierPointwise``.
 
     Shape:
         (B, in_type.size, …) → the same.
@@ -170,13 +177,14 @@ class FourierBatchNorm(Layer):
         momentum: float = 0.1,
         device: Device = None,
         dtype: DType = None,
+        function: Callable[[Tensor], Tensor] = F.elu,
     ) -> None:
         super().__init__(in_type)
         self.norm = BatchNorm(in_type, eps, momentum, device, dtype)
         rho = in_type.representations[0]
         quotient = isinstance(rho, FunctionSpace) and rho.subgroup is not None
         make = QuotientFourierPointwise if quotient else FourierPointwise
-        self.pointwise = make(in_type, degree=degree, device=device, dtype=dtype)
+        self.pointwise = make(in_type, function, degree, device, dtype)
 
     @property
     def gain(self) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pscnn._memory import afford
 from pscnn._types import Array
 from pscnn.groups import DirectSum, Irrep
-from pscnn.kernels import SteerableBasis, grid_points
+from pscnn.kernels import Gaussian, SteerableBasis, grid_points
 from pscnn.measures import Measure
 from pscnn.nn import _bases
 from pscnn.nn._bases import Tile, multiply
@@ -54,6 +54,7 @@ class SlotKernel(Layer):
         device: Device,
         dtype: DType,
         groups: int = 1,
+        profile: Gaussian | None = None,
     ) -> None:
         super().__init__(in_type, out_type)
         name = type(self).__name__
@@ -73,7 +74,7 @@ class SlotKernel(Layer):
             raise ValueError(
                 f"{name}: the likelihood is in {likelihood.dtype}, the layer in {like.dtype}; build both with one dtype"
             )
-        self.kernel_size = kernel_size
+        self.kernel_size, self.profile = kernel_size, profile
         self._spatial = () if kernel_size is None else (kernel_size,) * in_type.group.dimension
         self._build(like)
         self.weight = nn.Parameter(like.new_empty(sum(tile.copies * tile.weights for tile in self._tiles)))
@@ -125,7 +126,7 @@ class SlotKernel(Layer):
         """What the basis follows from: both composites, the harmonics, and the irreps of the moments."""
         group = self.in_type.group
         moments = (group.trivial,) if self.likelihood is None else self.likelihood.irreps
-        steerable = SteerableBasis(group, self.kernel_size)
+        steerable = SteerableBasis(group, self.kernel_size, self.profile)
         return self.out_type.layout.composite, self.part_type.layout.composite, steerable, moments
 
     def reset_parameters(self) -> None:
@@ -271,7 +272,8 @@ class SlotKernel(Layer):
         """
         size, n = self.kernel_size, len(element)
         points = np.zeros((1, n)) if size is None else grid_points(size, n) @ element
-        harmonics = torch.as_tensor(SteerableBasis(self.in_type.group, size).evaluate(points)).to(self.harmonics)
+        values = SteerableBasis(self.in_type.group, size, self.profile).evaluate(points)
+        harmonics = torch.as_tensor(values).to(self.harmonics)
         kernel = self.expand(kernel_moments, harmonics)
         left, right = (torch.as_tensor(t.matrix(element)).to(kernel) for t in (self.out_type, self.part_type))
         return torch.einsum("ij,jk...,lk->il...", left, kernel, right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -91,12 +92,14 @@ class AvgPoolAntialiased(Layer):
 class DiskMask(Layer):
     """Sets to zero what lies outside the largest disk (ball) of an image (volume), with a soft edge.
 
-    Corners turn out of the picture when it rotates; without them a rotated image holds the same information.
+    Corners turn out of the picture when it rotates; without them a rotated image holds the same information. Of an
+    image that is not square, what is further than half its shorter side from its middle line is outside.
 
     Args:
         in_type: The fields; the output has the same type.
-        size: Side length of the image.
+        size: Side length of the image, or its sides.
         margin: Share of the radius to leave out.
+        edge: Pixels over which the mask falls to zero, inwards; by default it falls outwards, within about two.
 
     Shape:
         (B, C, size, size[, size]) → the same.
@@ -105,24 +108,34 @@ class DiskMask(Layer):
     mask: Tensor
 
     def __init__(
-        self, in_type: FieldType, size: int, margin: float = 0.01, device: Device = None, dtype: DType = None
+        self,
+        in_type: FieldType,
+        size: int | Sequence[int],
+        margin: float = 0.01,
+        device: Device = None,
+        dtype: DType = None,
+        edge: float | None = None,
     ) -> None:
         super().__init__(in_type)
-        if size < 2 or not 0 <= margin < 1:
+        dimension = in_type.group.dimension
+        sides = (size,) * dimension if isinstance(size, int) else tuple(size)
+        if len(sides) != dimension or min(sides) < 2 or not 0 <= margin < 1:
             raise ValueError(f"DiskMask: needs size ≥ 2 and 0 ≤ margin < 1, got {size} and {margin}")
-        self.size, self.margin = size, margin
-        mask = _disk(size, margin, in_type.group.dimension)
-        self.add_constant("mask", mask, torch.empty(0, device=device, dtype=dtype))
+        if edge is not None and not edge > 0:
+            raise ValueError(f"DiskMask: edge must be positive, got {edge}")
+        self.size, self.margin, self.edge = size, margin, edge
+        self.add_constant("mask", _disk(sides, margin, edge), torch.empty(0, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x, self.in_type.group.dimension)
         if not isinstance(x, Proxy) and x.shape[2:] != self.mask.shape:
             got = " × ".join(map(str, x.shape[2:]))
-            raise ValueError(f"DiskMask: expected images of side {self.size}, got {got}")
+            sides = self.size if isinstance(self.size, int) else " × ".join(map(str, self.size))
+            raise ValueError(f"DiskMask: expected images of side {sides}, got {got}")
         return x * self.mask.to(x.dtype)
 
     def extra_repr(self) -> str:
-        return f"size={self.size}, margin={self.margin}"
+        return f"size={self.size}, margin={self.margin}" + ("" if self.edge is None else f", edge={self.edge}")
 
 
 class Upsample(Layer):
@@ -234,7 +247,13 @@ def _gaussian(kernel_size: int, sigma: float, dimension: int) -> tuple[Array, Ar
 
 
 @memo
-def _disk(size: int, margin: float, dimension: int) -> Array:
-    squared = (grid_points(size, dimension) ** 2).sum(1)
-    radius = (1 - margin) * (size - 1) / 2
-    return np.exp(-np.maximum(squared - radius**2, 0) / 4).reshape((size,) * dimension)
+def _disk(sides: tuple[int, ...], margin: float, edge: float | None) -> Array:
+    """By the distance from the middle: the centre, or of sides of several lengths the points that are no corners'."""
+    shortest = min(sides)
+    axes = np.meshgrid(*(np.arange(n) - (n - 1) / 2 for n in sides), indexing="ij")
+    squared = sum(np.maximum(np.abs(x) - (n - shortest) / 2, 0) ** 2 for x, n in zip(axes, sides, strict=True))
+    if edge is None:
+        radius = (1 - margin) * (shortest - 1) / 2
+        return np.asarray(np.exp(-np.maximum(squared - radius**2, 0) / 4))
+    inside = np.clip(((1 - margin) * shortest / 2 - np.sqrt(squared)) / edge, 0, 1)
+    return np.asarray(0.5 - 0.5 * np.cos(np.pi * inside))

@@ -15,15 +15,19 @@ from pscnn.report._results import ablation_figure, confusion_figure, tradeoff_fi
 from pscnn.report._spheres import sphere_figure
 
 if TYPE_CHECKING:
+    from pscnn.report._curve import curve_figure, curve_words
     from pscnn.report._discover import (
-        discovery_layers,
+        discovery_costs,
+        discovery_headline,
         discovery_scores,
         discovery_words,
-        read_discovery,
+        subgroup_words,
         write_discovery,
     )
     from pscnn.report._html import check_report, html_report
+    from pscnn.report._known import draw_known
     from pscnn.report._pictures import check_drawable, draw_sheets
+    from pscnn.report._presence import presence_words
     from pscnn.report._quickstart import quickstart
     from pscnn.report._rows import FORMATS, finished_runs, run_rows, sheet_rows, write_rows
 
@@ -37,14 +41,18 @@ __all__ = [
     "check_report",
     "comparison_animation",
     "confusion_figure",
+    "curve_figure",
+    "curve_words",
     "degree_figure",
     "density_chart",
     "density_curves",
     "density_figure",
     "dial_figure",
-    "discovery_layers",
+    "discovery_costs",
+    "discovery_headline",
     "discovery_scores",
     "discovery_words",
+    "draw_known",
     "draw_sheets",
     "finished_runs",
     "forecast_animation",
@@ -53,11 +61,12 @@ __all__ = [
     "layer_summaries",
     "measure_figure",
     "plane_elements",
+    "presence_words",
     "quickstart",
-    "read_discovery",
     "run_rows",
     "sheet_rows",
     "sphere_figure",
+    "subgroup_words",
     "summary",
     "tradeoff_figure",
     "training_figure",
@@ -66,9 +75,12 @@ __all__ = [
 ]
 
 
+_HOMES = ("_rows", "_html", "_pictures", "_quickstart", "_discover", "_known", "_curve", "_presence")
+
+
 def __getattr__(name: str) -> Any:
     """Import what is about runs when it is asked for: pictures of a network need no extra ``training``."""
-    for home in ("_rows", "_html", "_pictures", "_quickstart", "_discover") if name in __all__ else ():
+    for home in _HOMES if name in __all__ else ():
         module = importlib.import_module(f"pscnn.report.{home}")
         if hasattr(module, name):
             return getattr(module, name)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pscnn.densities import KEPT, layer_summaries, likelihoods
-from pscnn.report._elements import explored
+from pscnn.groups import explored
 from pscnn.report._phrases import kept_words
 from pscnn.report._spheres import sphere_figure
 from pscnn.report._style import Figure, panels

@@ -2,263 +2,270 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
-from pscnn import experiments, training
-from pscnn.data import own
-from pscnn.densities import KEPT, layer_summaries
-from pscnn.experiments import DISCOVER_METHODS, Choice, Difference, spread
+from pscnn.experiments import LABELS, Discovery, Network, Statement, Subgroup, curve
+from pscnn.groups import parse
+from pscnn.report._curve import curve_figure, curve_words
+from pscnn.report._folded import address
 from pscnn.report._html import html_report
-from pscnn.report._phrases import group_words, inside, listed, plain
-from pscnn.report._rows import LABELS, plus_minus
-from pscnn.tasks.own import OwnSettings
-from pscnn.training import Store
+from pscnn.report._phrases import group_words, listed, plain
+from pscnn.report._presence import presence_words
+from pscnn.training import RunError, load
 
-LEARNT = 0.05
-"""By how much the best network must surpass a constant answer for the data to say anything."""
-
-NO_GAIN = 0.03
-"""A gain, in accuracy or share of the variance, below which giving up a symmetry counts as no help."""
-
-
-@dataclass(frozen=True)
-class LayerFinding:
-    """What the densities of one layer say, over all seeds."""
-
-    label: str  # number and name
-    pixels: int  # how much of the input it sees, along one side
-    kept: tuple[str, ...]  # the largest subgroups that are kept on average
-    degrees: dict[str, tuple[float, float, float]]  # how far subgroups are kept: mean, lowest and highest of the seeds
+FEWEST = 50
+"""Held-out examples below which nothing is said."""
+TOLERANCE = {False: "3 points", True: "3 % of the variance, and no more than the error without any symmetry"}
+MOST_LISTED = 4
+CURVE_EXAMPLES, CURVE_STEPS = {2: 100, 3: 16}, 12
+"""Test examples that are transformed for the report, and angles."""
+SHOWN_POSES = ("SO(2)", "D(1)", "SO(3)", "SO(2)@x", "SO(2)@y", "SO(2)@z")
+"""Of the symmetries of the examples, those that get a sentence."""
 
 
-@dataclass(frozen=True)
-class Discovery:
-    """The answer and what it rests on, by kind of network."""
+def subgroup_words(one: Subgroup) -> str:
+    """A subgroup in words, its symbol behind it.
 
-    holds: own.About
-    group: str
-    runs: dict[str, list[Path]]
-    validation: dict[str, list[float]]  # by seed: accuracies, or minus the mean square errors
-    test: dict[str, list[float]]  # by seed: accuracies, or root mean square errors
-    parameters: dict[str, int]
-    constant: float  # the score of always giving the same answer
-    choice: Choice
-    differences: list[Difference]
-    layers: list[LayerFinding]
-
-    @property
-    def seeds(self) -> int:
-        """Networks of each kind."""
-        return len(self.validation["scnn"])
-
-    @property
-    def learnt(self) -> bool:
-        """Whether any kind of network learnt the task."""
-        return max(float(np.mean(v)) for v in self.validation.values()) > self.constant + LEARNT
+    Example:
+        >>> from pscnn.groups import D
+        >>> subgroup_words(Subgroup(D(1), 90)), subgroup_words(Subgroup(D(2), 30))
+        ('the left–right mirror (D1)', 'half turns and the mirror lines at 30° and 120° (D2)')
+    """
+    if one.angle is None:
+        return group_words(one.name)
+    count = len(one.elements()) // 2
+    symbol = f"(D{count})"
+    if count == 1:
+        known = {90.0: "the left–right mirror", 0.0: "the top–bottom mirror"}
+        return f"{known.get(one.angle, f'the mirror line at {one.angle:g}°')} {symbol}"
+    turns = group_words(f"C({count})").rpartition(" (")[0]
+    lines = [f"{one.angle + 180 * k / count:g}°" for k in range(count)]
+    return f"{turns} and the mirror lines at {listed(lines)} {symbol}"
 
 
-def read_discovery(settings: Sequence[OwnSettings], store: Store) -> Discovery:
-    """Put together what finished runs say."""
-    runs = experiments.finished(settings, store)
-    if not runs["p-scnn"]:
-        raise training.RunError(f"no seed is finished for all of {', '.join(DISCOVER_METHODS)} yet; run it again")
-    holds = settings[0].holds
-    scores = {m: [experiments.validation_scores(folder) for folder in runs[m]] for m in runs}
-    results = {m: [training.read_result(folder) or {} for folder in runs[m]] for m in runs}
-    choice, differences = experiments.choose(scores)
-    targets = training.read_task(runs["p-scnn"][0]).load(None)["validation"].labels.numpy()
-    if holds.regression:
-        constant = -float((((targets - np.array(holds.means)) / np.array(holds.deviations)) ** 2).mean())
-    else:
-        constant = float(np.bincount(targets).max() / len(targets))
-    key = "test_rmse" if holds.regression else "test_accuracy"
-    return Discovery(
-        holds,
-        settings[0].group,
-        runs,
-        validation={m: [float(s.mean()) for s in scores[m]] for m in runs},
-        test={m: [r[key] for r in results[m]] for m in runs},
-        parameters={m: results[m][0]["parameters"] for m in runs},
-        constant=constant,
-        choice=choice,
-        differences=differences,
-        layers=_layers(runs["p-scnn"], holds),
-    )
-
-
-def _layers(folders: Sequence[Path], holds: own.About) -> list[LayerFinding]:
-    models = [training.load(folder).model for folder in folders]
-    seen = experiments.receptive_fields(models[0], holds)
-    out = []
-    for first, *rest in zip(*(layer_summaries(model) for model in models), strict=True):
-        degrees: dict[str, tuple[float, float, float]] = {}
-        kept: list[str] = []
-        for name in first.degrees:  # from the largest subgroup on
-            if all(name in row.degrees for row in rest):
-                values = [row.degrees[name] for row in (first, *rest)]
-                degrees[name] = (float(np.mean(values)), min(values), max(values))
-                if degrees[name][0] >= KEPT and not any(inside(name, other) for other in kept):
-                    kept.append(name)
-        out.append(LayerFinding(first.label, seen[first.name], tuple(kept) or ("the identity",), degrees))
-    return out
+def discovery_headline(found: Discovery) -> str:
+    """The answer in a sentence or two, without symbols."""
+    if not found.learnt:
+        if found.examples < FEWEST:
+            return "There are too few examples to say anything about symmetries."
+        return "These networks learnt too little to say anything about symmetries."
+    if found.kept is None:
+        sure = _maximal([one for one in found.statements if one.verdict == "kept"])
+        guess = found.guess
+        more = "" if guess is None else f" The best guess is {plain(subgroup_words(guess))}."
+        if not sure:
+            return f"Which symmetry the task has cannot be told from these examples.{more}"
+        known = plain(listed([subgroup_words(one.subgroup) for one in sure[:MOST_LISTED]]))
+        return f"It is safe to enforce {known}; whether more can be enforced cannot be told.{more}"
+    if found.kept.group.order == 1:
+        return "No symmetry that was tried can be enforced without loss."
+    whole = plain(subgroup_words(found.kept))
+    if found.kept.group.name == found.group:
+        return f"The task keeps {whole}: enforcing them costs nothing that matters."
+    return f"The largest symmetry that can be enforced without loss: {whole}."
 
 
 def discovery_words(found: Discovery) -> list[str]:
-    """The answer in sentences: which network, which symmetries at which scale, how sure."""
-    holds, choice = found.holds, found.choice
-    if not found.learnt:
-        kind = "explains the targets" if holds.regression else "classifies"
-        return [
-            f"No network {kind} noticeably better than a constant answer does (validation: "
-            f"{_score(found.constant, holds):.3f}), so nothing can be said about symmetries. Give more --minutes, more "
-            "data or a larger --width."
-        ]
-    basis = f"How sure: {found.seeds} networks of each kind, {holds.counts[1]} validation examples. "
-    if choice.sure:
-        basis += "The differences that decide are larger than their uncertainty."
-    else:
-        basis += (
-            "Not all differences are larger than their uncertainty; where they are not, the more symmetric network "
-            "is recommended, since it has less to learn. More seeds (--seeds), minutes or examples would tell more."
-        )
-    return [f"Use the {LABELS[choice.method]} network. {_why(found)}", *_symmetries(found), basis]
-
-
-def _why(found: Discovery) -> str:
-    method, parts = found.choice.method, []
-    for gap in [gap for gap in found.differences if method in (gap.first, gap.second)][:2]:
-        sign, other = (1, gap.second) if gap.first == method else (-1, gap.first)
-        mean, low, high = (_gap(sign * value, found.holds) for value in (gap.mean, *(gap.low, gap.high)[::sign]))
-        parts.append(f"against the {LABELS[other]} {mean} [{low}, {high}]")
-    unit = "Mean square error in variances, less is better" if found.holds.regression else "Validation accuracy"
-    return f"{unit}: {'; '.join(parts)} (95 % intervals)."
+    """The answer in sentences: what can be kept, what cannot, which network to use, how sure."""
+    out = [discovery_headline(found), *_symmetries(found), *_use(found)]
+    if not found.complete:
+        out.append("This is the answer so far: it was interrupted. The same command continues.")
+    return out
 
 
 def _symmetries(found: Discovery) -> list[str]:
-    """Which symmetries were kept, and at which scale."""
-    group, layers = found.group, found.layers
-    lost = next((k for k, row in enumerate(layers) if row.degrees[group][0] < KEPT), None)
-    if found.choice.method == "scnn":
-        gap = next(gap for gap in found.differences if (gap.first, gap.second) == ("p-scnn", "scnn"))
-        if gap.high < NO_GAIN:
-            text = f"The task keeps the symmetry {group}: giving it up does not help."
-        else:
-            text = f"Nothing here speaks against the symmetry {group}: giving it up brought no significant gain."
-        if lost is not None:
-            text += " That densities of the partially equivariant network are not uniform is no evidence against it."
-        return [text]
-    if lost is None:
-        return [f"The densities stay close to uniform: the partially equivariant network kept {group} at every scale."]
-    row, last = layers[lost], layers[-1]
-    mean, low, high = row.degrees[group]
-    out = [f"Patterns of up to {_sees(layers[lost - 1], found)} keep {group}."] if lost else []
-    out.append(
-        f"In layer {row.label}, which sees {_sees(row, found)}, {group} is given up (kept to {mean:.0%}, {low:.0%} to "
-        f"{high:.0%} over {found.seeds} seeds); what is kept there: {_kept(row)}."
+    if not found.learnt:
+        if found.examples < FEWEST:
+            return [
+                f"There are {found.examples} examples that networks could be compared on; below {FEWEST} no verdict is "
+                "given."
+            ]
+        return [
+            f"On {found.examples} held-out examples no network is better than a constant answer for sure "
+            f"({score(found.free, found)} without any symmetry, {score(found.constant, found)} for the constant). More "
+            "examples or more --minutes may help."
+        ]
+    kept, broken, unclear = (
+        [one for one in found.statements if one.verdict == verdict] for verdict in ("kept", "broken", "cannot tell")
     )
-    if last is not row:
-        out.append(f"In the end, in layer {last.label}, what is kept: {_kept(last)}.")
-    return out
+    out = []
+    if largest := _maximal(kept):
+        said = "; ".join(f"{subgroup_words(one.subgroup)} {cost(one, found)}" for one in largest[:MOST_LISTED])
+        out.append(f"Can be enforced, and what it costs: {said}.")
+    if smallest := _minimal(broken):
+        smallest = sorted(smallest, key=lambda one: (one.subgroup.rank, -one.cost))  # the simplest first
+        said = "; ".join(f"{subgroup_words(one.subgroup)} {cost(one, found)}" for one in smallest[:MOST_LISTED])
+        out.append(f"Cannot be enforced without loss: {said}.")
+    if unclear:
+        said = "; ".join(f"{subgroup_words(one.subgroup)} {cost(one, found)}" for one in unclear[:MOST_LISTED])
+        more = f" and {len(unclear) - MOST_LISTED} more" if len(unclear) > MOST_LISTED else ""
+        out.append(f"Cannot be told: {said}{more}. More examples or more --minutes may tell.")
+    out.append(
+        f"How sure: {found.examples} held-out examples, {found.trained} networks; all intervals together hold with "
+        "95 % confidence. A symmetry counts as kept if for sure it costs less than "
+        f"{TOLERANCE[found.about.regression]}."
+    )
+    return [*out, *_poses(found)]
 
 
-def _kept(row: LayerFinding) -> str:
-    return ", ".join(f"{name} {row.degrees[name][0]:.0%}" if name in row.degrees else name for name in row.kept)
+def _poses(found: Discovery) -> list[str]:
+    """What the examples come like, beside what the answer depends on."""
+    verdicts = {one.subgroup: one.verdict for one in found.statements}
+    shown = [one for one in found.presence if one.group in verdicts and one.group.name in SHOWN_POSES]
+    return presence_words(shown, [verdicts[one.group] for one in shown])  # type: ignore[index]
 
 
-def _sees(row: LayerFinding, found: Discovery) -> str:
-    return f"{row.pixels} of {found.holds.size} {'pixels' if found.holds.dimension == 2 else 'voxels'}"
+def _use(found: Discovery) -> list[str]:
+    best = found.recommended
+    if best is None:
+        return []
+    label, gaps = network_label(best, found), found.differences
+    unit = "mean square error in variances, less is better" if found.about.regression else "validation score"
+    parts = [
+        f"against the {_name(gap.second, found)} {change(gap.mean, found)} [{change(gap.low, found)}, "
+        f"{change(gap.high, found)}]"
+        for gap in gaps
+    ]
+    said = f" ({unit}: {'; '.join(parts)})" if parts else ""
+    if found.sure:
+        return [f"Use the network that is best for sure: {label}{said}."]
+    return [
+        f"Use, as the better guess, the network with the best mean: {label}{said}. Not all differences are certain."
+    ]
 
 
-def _gap(value: float, holds: own.About) -> str:
-    value += 0.0  # no minus before zero
-    return f"{0.0 - value:+.3f}" if holds.regression else f"{100 * value:+.1f} points"
+def _name(kind: str, found: Discovery) -> str:
+    return network_label(next(one for one in found.networks if one.kind == kind), found)
 
 
-def _score(value: float, holds: own.About) -> float:
-    return -value if holds.regression else value
+def network_label(one: Network, found: Discovery) -> str:
+    """What a network is called in the table."""
+    if one.kind == "kept":
+        return f"equivariant network ({found.kept or found.guess})"
+    return LABELS[one.kind]
+
+
+def _maximal(some: Sequence[Statement]) -> list[Statement]:
+    return [one for one in some if not any(b is not one and b.subgroup.includes(one.subgroup) for b in some)]
+
+
+def _minimal(some: Sequence[Statement]) -> list[Statement]:
+    return [one for one in some if not any(b is not one and one.subgroup.includes(b.subgroup) for b in some)]
+
+
+def cost(one: Statement, found: Discovery) -> str:
+    """What enforcing a subgroup costs, with its interval."""
+    mean, low, high = (change(value, found, sign=False) for value in (one.cost, one.low, one.high))
+    return f"{mean} {'' if found.about.regression else 'points '}[{low}, {high}]"
+
+
+def change(value: float, found: Discovery, *, sign: bool = True) -> str:
+    """A difference of scores: in points, or in variances of the target."""
+    number = value if found.about.regression else 100 * value
+    text = f"{number:+.3f}" if found.about.regression else f"{number:+.1f}"
+    text = text.removeprefix("+") if not sign or float(text) == 0 else text
+    return ("0" + text.lstrip("-0") if float(text) == 0 else text).replace("-", "−")
+
+
+def score(value: float, found: Discovery) -> str:
+    """A mean score as tables show it."""
+    return f"{-value if found.about.regression else value:.3f}"
 
 
 def discovery_scores(found: Discovery) -> list[list[str]]:
-    """Heading and one row per kind of network."""
-    holds = found.holds
-    units = ("error in variances", "RMSE in deviations") if holds.regression else ("accuracy", "accuracy")
-    out = [["network", f"validation {units[0]}", f"test {units[1]}", "parameters"]]
-    for method in DISCOVER_METHODS:
-        mean, deviation = spread(found.validation[method])
-        validation = plus_minus(_score(mean, holds), deviation, found.seeds)
-        test = plus_minus(*spread(found.test[method]), found.seeds)
-        mark = " ←" if method == found.choice.method and found.learnt else ""
-        out.append([LABELS[method] + mark, validation, test, f"{found.parameters[method]:,}"])
-    return [*out, ["a constant answer", f"{_score(found.constant, holds):.3f}", "", ""]]
+    """Heading and one row per network."""
+    unit = "error in variances" if found.about.regression else "score" if found.about.kind != "classes" else "accuracy"
+    out = [["network", f"validation {unit}", f"test {unit}", "parameters", "epochs", "learning rate"]]
+    best = found.recommended
+    for one in found.networks:
+        mark = " ←" if one is best or (best is not None and one.kind == best.kind) else ""
+        numbers = f"{one.parameters:,}", str(one.epochs), f"{one.lr:g}"
+        out.append([network_label(one, found) + mark, score(one.mean, found), score(one.test, found), *numbers])
+    return [*out, ["a constant answer", score(found.constant, found), "", "", "", ""]]
 
 
-def discovery_layers(found: Discovery, *, everything: bool = True) -> list[list[str]]:
-    """Heading and one row per density: what it sees, what it keeps, how far; for all subgroups or for H alone."""
-    names = [name for name in found.layers[0].degrees if all(name in row.degrees for row in found.layers)]
-    names = names if everything else names[:1]
-    out = [["layer", "sees", "keeps", *names]]
-    for row in found.layers:
-        cells = ("{:.0%} ({:.0%}–{:.0%})".format(*row.degrees[name]) for name in names)
-        out.append([row.label, _sees(row, found), _kept(row), *cells])
+def discovery_costs(found: Discovery) -> list[list[str]]:
+    """Heading and one row per subgroup."""
+    out = [["enforced", "verdict", "cost", "95 % interval", "score"]]
+    for one in found.statements:
+        mean, low, high = (change(value, found, sign=False) for value in (one.cost, one.low, one.high))
+        because = "" if one.because is None else f" (as {one.because} is)"
+        out.append([str(one.subgroup), one.verdict + because, mean, f"[{low}, {high}]", score(one.score, found)])
     return out
 
 
-def write_discovery(found: Discovery, out: Path) -> Path:
-    """The report: the answer, then the runs of the first seed."""
-    counts = ", ".join(map("{} for {}".format, found.holds.counts, ("training", "validation", "testing")))
-    names = found.holds.names
-    kind = "targets: " if found.holds.regression else f"{len(names)} classes: "
-    kind += ", ".join(names if found.holds.regression else names[:20])
+def write_discovery(found: Discovery | str | Path, out: str | Path | None = None) -> Path:
+    """Write the report: the answer, then the networks of the table.
+
+    Args:
+        found: A discovery, or its folder.
+        out: The file; ``report.html`` in the folder of the discovery by default.
+    """
+    found = found if isinstance(found, Discovery) else Discovery.read(found)
+    order = ("p-scnn", "kept", "cnn", "augment")
+    runs = [found.folder / one.run for kind in order for one in found.networks if one.kind == kind]
+    if not runs:
+        raise RunError(f"no network is finished in {found.folder}: run the same command again to continue")
+    counts = ", ".join(map("{} for {}".format, found.about.counts, ("training", "validation", "testing")))
+    names = found.about.names
+    kind = f"{found.about.kind}: {', '.join(names[:20])}"
     answer = {
-        "headline": _headline(found),
-        "words": discovery_words(found),
-        "data": f"Data: {found.holds.source}; {counts}; {kind}. {' '.join(found.holds.notes)}",
+        "headline": discovery_headline(found),
+        "words": discovery_words(found)[1:],
+        "data": f"Data: {found.about.source}; {counts}; {kind}. {' '.join(found.about.notes)}",
         "scores": discovery_scores(found),
-        "unit": "in variances of the target" if found.holds.regression else "in percentage points",
-        "differences": _differences(found),
-        "about_layers": "For every subgroup, the lowest density on it as a share of the highest of all: mean "
-        f"(lowest–highest) over {found.seeds} seeds. From {KEPT:.0%} on it counts as kept. The dials are those of the "
-        "network of the first seed.",
-        "layers": discovery_layers(found),
+        "costs": discovery_costs(found),
+        "unit": "in variances of the target" if found.about.regression else "in percentage points",
+        "curve": _curve(found),
+        "figures": {"costs": _costs(found), "differences": _differences(found)},
     }
-    runs = [folder for method in ("p-scnn", "scnn", "cnn") for folder in found.runs[method]]
-    return html_report(runs, out, answer=answer)
+    return html_report(runs, out if out is not None else found.folder / "report.html", answer=answer)
 
 
-def _headline(found: Discovery) -> str:
-    """The answer in a sentence or two, without symbols."""
-    method, whole, layers = found.choice.method, plain(group_words(found.group)), found.layers
-    if not found.learnt:
-        return "These networks learnt too little to say anything about symmetries."
-    head = f"Use the {LABELS[method]} network"
-    if method == "scnn":
-        return f"{head}: giving up {whole} brought no gain that is larger than chance."
-    if method == "cnn":
-        return f"{head}: it is better than both that know about {whole}."
-    lost = next((k for k, row in enumerate(layers) if row.degrees[found.group][0] < KEPT), None)
-    if lost is None:
-        return f"{head}. It kept {whole} at every scale."
-    start = (
-        f"For patterns of up to {_sees(layers[lost - 1], found)} it keeps {whole}"
-        if lost
-        else "It begins to choose early"
-    )
-    end = plain(listed([group_words(name) for name in layers[-1].kept]))
-    return f"{head}. {start}; in its last layer, which sees {_sees(layers[-1], found)}, it keeps {end}."
+def _rows(found: Discovery, rows: Sequence[tuple[str, float, float, float]]) -> dict[str, Any]:
+    factor = 1 if found.about.regression else 100
+    numbers = [
+        {"label": label, **dict(zip(("mean", "low", "high"), (round(factor * v, 4) for v in values), strict=True))}
+        for label, *values in rows
+    ]
+    return {"rows": numbers, "digits": 3 if found.about.regression else 1}
+
+
+def _costs(found: Discovery) -> dict[str, Any]:
+    shown = [(f"{one.subgroup}: {one.verdict}", one.cost, one.low, one.high) for one in found.statements]
+    return _rows(found, shown if found.learnt else [])
 
 
 def _differences(found: Discovery) -> dict[str, Any]:
-    factor = 1 if found.holds.regression else 100
+    best = found.recommended
     rows = [
-        {
-            "label": f"{LABELS[gap.first]} minus {LABELS[gap.second]}",
-            **{end: round(factor * getattr(gap, end), 4) for end in ("mean", "low", "high")},
-        }
+        (f"{network_label(best, found)} minus {_name(gap.second, found)}", gap.mean, gap.low, gap.high)
         for gap in found.differences
+        if best is not None
     ]
-    return {"rows": rows, "digits": 3 if found.holds.regression else 1}
+    return _rows(found, rows)
+
+
+def _curve(found: Discovery) -> dict[str, Any]:
+    """What the recommended network does with transformed test examples: a picture and sentences."""
+    best = found.recommended
+    assert best is not None
+    task, model = load(found.folder / best.run)
+    split = task.load(None)["test"]
+    rows = torch.linspace(0, len(split) - 1, min(len(split), CURVE_EXAMPLES[found.about.dimension])).long().unique()
+    if len(rows) < 2:
+        return {"label": network_label(best, found), "words": [], "picture": ""}
+    x, y = task.batch("test", split, rows, 0)
+    buffer = io.BytesIO()
+    drawn = curve(model, x, y, parse(found.group), found.about.kind, steps=CURVE_STEPS)
+    curve_figure(drawn).savefig(buffer, format="svg")
+    return {
+        "label": network_label(best, found),
+        "words": curve_words(drawn),
+        "picture": address("svg+xml", buffer.getvalue()),
+    }

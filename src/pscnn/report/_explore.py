@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._types import AnyArray
+from pscnn.data import transform
 from pscnn.data.own import About
 from pscnn.densities import layer_errors, layer_summaries, likelihoods
 from pscnn.experiments import receptive_fields
-from pscnn.groups import O3, SO3, Group
+from pscnn.groups import O3, SO3, Elements, Group
 from pscnn.likelihood import Likelihood
-from pscnn.nn import FieldType
 from pscnn.report._degree import agreement
-from pscnn.report._elements import Elements
 from pscnn.report._phrases import answer_words, group_words, kept_words
 from pscnn.report._spheres import globe
 from pscnn.training import Task
@@ -92,7 +91,7 @@ def _seen(model: nn.Module, task: Task) -> dict[str, int]:
     if task.forecasts or task.stacked or len(set(sides)) != 1:
         return {}
     with torch.enable_grad():
-        return receptive_fields(model, About(len(sides), sides[0], channels, (), False, 0.0, 1.0))
+        return receptive_fields(model, About(tuple(sides), channels, (), "classes", 0.0, 1.0))
 
 
 def examples(task: Task, images: Tensor, targets: Tensor) -> list[dict[str, Any]]:
@@ -102,7 +101,8 @@ def examples(task: Task, images: Tensor, targets: Tensor) -> list[dict[str, Any]
     bytes_of = ((chosen - low) / (high - low).clamp_min(1e-9) * 255).round().byte()
     out = []
     for number, (x, target) in enumerate(zip(bytes_of, targets[:SHOWN], strict=True), 1):
-        true = task.class_names[int(target)] if task.class_names else ", ".join(f"{v:.3g}" for v in target.reshape(-1))
+        numbers_of = _shares(target[None], task)[0] if _dense(task) else target.reshape(-1)
+        true = task.class_names[int(target)] if task.class_names else ", ".join(f"{v:.3g}" for v in numbers_of)
         here: dict[str, Any] = {"name": f"example {number}", "true": true}
         if x.ndim == 3:
             out.append({**here, "src": png(x)})
@@ -121,8 +121,22 @@ def png(pixels: Tensor) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
+def _dense(task: Task) -> bool:
+    return task.target is not None and task.target.output == "dense"
+
+
+def _shares(masks: Tensor, task: Task) -> Tensor:
+    """How much of each example is of each class, (B, …) → (B, classes)."""
+    classes = range(len(task.files.names) if task.files is not None else 0)
+    known = (masks >= 0).flatten(1).sum(1)
+    return torch.stack([(masks == k).flatten(1).sum(1) / known for k in classes], 1)
+
+
 def _voxels(volume: Tensor) -> dict[str, Any]:
-    side = min(volume.shape[-1], FINEST)
+    most = max(volume.shape)
+    around = [half for n in reversed(volume.shape) for half in ((most - n) // 2, (most - n + 1) // 2)]
+    volume = nn.functional.pad(volume, around, value=int(volume.min()))  # the page turns cubes
+    side = min(most, FINEST)
     small = nn.functional.adaptive_avg_pool3d(volume[None].float(), side)[0].round().byte()
     return {"voxels": base64.b64encode(small.numpy().tobytes()).decode(), "side": side}
 
@@ -130,14 +144,22 @@ def _voxels(volume: Tensor) -> dict[str, Any]:
 @torch.no_grad()
 def answers(model: nn.Module, task: Task, images: Tensor, elements: Elements) -> dict[str, Any]:
     """What a network answers to transformed examples, (examples, elements, …): classes and percents, or numbers."""
-    fields = FieldType(elements.group, images.shape[1] * [elements.group.trivial])
     shown = images[:SHOWN]
-    said = torch.stack([model(fields.transform(shown, element)).float() for element in elements.matrices], 1)
+    matrices = torch.tensor(elements.matrices)
+    said = torch.stack([_said(model, task, transform(shown, element)) for element in matrices], 1)
     if task.class_names is None:
         return {"values": [numbers(row.flatten().numpy()) for row in said.cpu()]}
     top = said.softmax(-1).topk(min(TOP, said.shape[-1]), -1)
     percents = (100 * top.values).round().int()
     return {"classes": top.indices.flatten(1).tolist(), "percents": percents.flatten(1).tolist()}
+
+
+def _said(model: nn.Module, task: Task, x: Tensor) -> Tensor:
+    """What a network answers, (B, T): of labels probabilities, of masks the shares of the classes."""
+    said = model(x).float()
+    if _dense(task):
+        return _shares(said.argmax(1), task)
+    return said.sigmoid() if task.files is not None and task.files.kind == "labels" else said
 
 
 def tried(
@@ -149,7 +171,7 @@ def tried(
     return {
         "examples": examples(task, images, targets),
         "classes": list(task.class_names or ()),
-        "targets": list(files.names) if files is not None and files.regression else [],
+        "targets": list(files.names) if files is not None and files.kind != "classes" else [],
         "networks": [
             {"label": name, **answers(model, own, images, elements)} for name, (own, model) in networks.items()
         ],

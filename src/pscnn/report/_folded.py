@@ -13,9 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from pscnn.densities import degree, summary, typed_layers
-from pscnn.groups import Group
+from pscnn.groups import Elements, Group
 from pscnn.report._degree import agreement_figure, degree_figure
-from pscnn.report._elements import Elements
 from pscnn.report._explore import numbers
 from pscnn.report._forecast import comparison_animation, forecast_animation, forecast_figure
 from pscnn.training import Task
@@ -127,7 +126,7 @@ def forecast_pictures(predicted: Tensor, true: Tensor) -> list[str]:
     """A forecast beside the truth, still and moving, as addresses."""
     buffer = io.BytesIO()
     forecast_figure(predicted, true).savefig(buffer, format="png", dpi=110)
-    return [_address("png", buffer.getvalue()), _address("gif", forecast_animation(predicted, true))]
+    return [address("png", buffer.getvalue()), address("gif", forecast_animation(predicted, true))]
 
 
 def forecasts_side_by_side(forecasts: Mapping[str, Sequence[Tensor]]) -> list[str]:
@@ -138,9 +137,9 @@ def forecasts_side_by_side(forecasts: Mapping[str, Sequence[Tensor]]) -> list[st
         if same is None:
             groups.append((true, same := {}))
         same[name] = predicted
-    return [_address("gif", comparison_animation(group, true)) for true, group in groups if len(group) > 1]
+    return [address("gif", comparison_animation(group, true)) for true, group in groups if len(group) > 1]
 
 
-def _address(kind: str, content: bytes) -> str:
+def address(kind: str, content: bytes) -> str:
     """A picture within the page."""
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"

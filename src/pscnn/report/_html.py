@@ -16,10 +16,9 @@ from pscnn import training
 from pscnn._extras import require
 from pscnn._files import write_whole
 from pscnn.densities import likelihoods, summary, typed_layers
-from pscnn.groups import Group
+from pscnn.groups import Elements, Group, explored
 from pscnn.models import roll_out
 from pscnn.report import _explore
-from pscnn.report._elements import Elements, explored
 from pscnn.report._folded import (
     cautions,
     confusion_shares,
@@ -157,7 +156,7 @@ def _content(
         "networks": networks,
         "try": _tried(names, loaded, shown, elements, lead),
         "comparisons": compared,
-        "differences": answer["differences"] if answer else None,
+        "answer": answer["figures"] if answer else None,
         "steps": errors_by_step(runs, results, labels),
         "runs": [
             {"name": run.name, "curves": curves(training.history(run)), "confusion": confusion_shares(confusion, task)}

@@ -30,10 +30,15 @@ class ImageSettings(TrainerSettings):
     )
     balanced: bool = setting(False, "Weight classes by the inverse of their frequency.", section="optimiser")
 
+    @property
+    def counts_fields(self) -> bool:
+        """Whether the width is the number of fields of the first layer, as in the paper's network for volumes."""
+        return self.dimension == 3
+
     def check(self) -> None:
-        """Volumes have whole numbers of fields."""
+        """Whole numbers of fields."""
         super().check()
-        if self.dimension == 3 and self.width != int(self.width):
+        if self.counts_fields and self.width != int(self.width):
             raise ConfigError(f"width must be an integer for volumes, got {self.width}")
 
 
@@ -53,9 +58,9 @@ class ImageTask(Task):
         super().__init__(settings)
         self.variant, self.class_names, self.outputs = variant, names, len(names)
         self.input_shape = channels, *[settings.size] * settings.dimension
-        self.files = About(settings.dimension, settings.size, channels, names, False, *ends)
+        self.files = About(self.input_shape[1:], channels, names, "classes", *ends)
 
-    def field_types(self) -> tuple[FieldType, None]:
+    def field_types(self) -> tuple[FieldType, FieldType | None]:
         group = self.settings.parsed_group
         return FieldType(group, self.input_shape[0] * [group.trivial]), None
 

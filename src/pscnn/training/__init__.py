@@ -9,7 +9,7 @@ from pscnn.training._export import answers, export_run
 from pscnn.training._fit import evaluate, train
 from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu, usual_workers
 from pscnn.training._graph import GraphedStep, prepare
-from pscnn.training._learner import Classification, Data, Learner, Regression
+from pscnn.training._learner import Classification, Data, Learner, Supervised
 from pscnn.training._place import choose_device, wake
 from pscnn.training._run import (
     RunError,
@@ -29,7 +29,10 @@ from pscnn.training._runner import run_missing
 from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
+from pscnn.training._targets import Target, target_of
 from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
+from pscnn.training._timed import train_for, trial_loss
+from pscnn.training._workers import processes
 
 __all__ = [
     "Classification",
@@ -40,10 +43,11 @@ __all__ = [
     "Metric",
     "Objective",
     "Option",
-    "Regression",
     "RunError",
     "Settings",
     "Store",
+    "Supervised",
+    "Target",
     "Task",
     "TrainerSettings",
     "Watch",
@@ -62,6 +66,7 @@ __all__ = [
     "new_folder",
     "precision",
     "prepare",
+    "processes",
     "read_confusion",
     "read_json",
     "read_result",
@@ -74,10 +79,13 @@ __all__ = [
     "setting",
     "shared_gpu",
     "start",
+    "target_of",
     "task_names",
     "task_of",
     "task_type",
     "train",
+    "train_for",
+    "trial_loss",
     "usual_workers",
     "wake",
     "write_arrays",

@@ -15,6 +15,7 @@ from pscnn.data import DataError, own
 from pscnn.nn import export as plain_network
 from pscnn.training._run import RunError, Trained, load
 from pscnn.training._settings import ConfigError
+from pscnn.training._targets import target_of
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
 TOLERANCE = 1e-5
@@ -65,6 +66,8 @@ def _load_finite(folder: str | Path) -> Trained:
 
 
 def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
+    for value in (*plain.parameters(), *plain.buffers()):
+        value.data = value.data.contiguous()  # torch warns about kernels whose axes lie in another order
     program = torch.export.export(plain, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
     buffer = io.BytesIO()  # torch reports a full disk in words of its own
     torch.export.save(program, buffer)
@@ -101,39 +104,53 @@ def _check(model: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor) -> None
             )
 
 
-def answers(folder: str | Path, files: Iterable[str | Path]) -> Iterator[tuple[Path, dict[str, Any] | DataError]]:
+def answers(
+    folder: str | Path, files: Iterable[str | Path], masks: str | Path | None = None
+) -> Iterator[tuple[Path, dict[str, Any] | DataError]]:
     """What a run's network says of images or volumes, one after another.
 
     Args:
         folder: The run.
-        files: PNG, JPEG, TIFF, BMP or ``.npy`` files; a folder stands for those in it.
+        files: PNG, JPEG, TIFF, BMP, ``.npy`` or NIfTI files; a folder stands for those in it.
+        masks: A folder, into which predicted masks are written.
 
     Yields:
-        The file, and: "class" with "probability", or every target of a regression; or why it cannot be read.
+        The file, and: "class" with "probability", the probability of every label, every number or component of a
+        vector, or of masks the share of every class; or why it cannot be read.
     """
     task, model = _load_finite(folder)
     about = task.files
     if about is None:
         raise ConfigError(f"{folder} is a run of {task.settings.task}; predict needs a network for images or volumes")
+    target = target_of(about)
+    if masks is not None and about.kind != "masks":
+        raise ConfigError(f"{folder} predicts {about.kind}, no masks")
     for path in _expand(files):
         try:
             x = own.read_example(path, about)[None]
+            with torch.no_grad():
+                said = model(x)[0].float()
+            answer = target.answer(said) if about.kind != "masks" else _mask_answer(said, path, about, masks)
         except DataError as error:
             yield path, error
             continue
-        with torch.no_grad():
-            said = model(x)[0].float()
-        if about.regression:
-            yield path, dict(zip(about.names, said.tolist(), strict=True))
-        else:
-            shares = said.softmax(0)
-            best = int(shares.argmax())
-            yield path, {"class": about.names[best], "probability": shares[best].item()}
+        yield path, answer
+
+
+def _mask_answer(said: Tensor, path: Path, about: own.About, masks: str | Path | None) -> dict[str, Any]:
+    """The shares of the classes in a file, and where its mask was written, in the values of the masks of training."""
+    found = own.mask_of_file(said.argmax(0), path, about)
+    shares = np.bincount(found.ravel(), minlength=len(about.names)) / found.size
+    answer: dict[str, Any] = dict(zip(about.names, shares.tolist(), strict=True))
+    if masks is not None:
+        values = np.array([int(name) for name in about.names])
+        answer["mask"] = str(own.write_mask(values[found], Path(masks), path))
+    return answer
 
 
 def _expand(files: Iterable[str | Path]) -> Iterator[Path]:
     for file in map(Path, files):
         if file.is_dir():
-            yield from sorted(child for child in file.iterdir() if child.suffix.lower() in own.SUFFIXES)
+            yield from sorted(child for child in file.iterdir() if own.is_example(child))
         else:
             yield file

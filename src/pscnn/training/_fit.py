@@ -165,7 +165,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
                 align(learner.model)
             fit.join_statistics()
             with fit.averaged():
-                found = _measured(learner, data, "validation", place)
+                found = measured(learner, data, "validation", place)
             times = {"seconds": round(time.monotonic() - started, 3), "step_ms": round(step_ms, 3)}
             row = {"epoch": epoch, **times, **found, **means}
             if place.rank == 0:
@@ -180,7 +180,7 @@ def _fit(folder: Path, data: Data, place: Place, until: int, progress: bool) -> 
 
 
 @torch.no_grad()
-def _measured(learner: Learner, data: Data, split: str, place: Place) -> dict[str, float]:
+def measured(learner: Learner, data: Data, split: str, place: Place) -> dict[str, float]:
     """The means of what the learner measures over a split."""
     learner.eval()
     totals, images = torch.zeros(0), 0
@@ -201,7 +201,7 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
     metrics: dict[str, float] = {}
     with suitable_threads(learner):
         for split in task.tests:
-            metrics |= _measured(learner, data, split, Place(device))
+            metrics |= measured(learner, data, split, Place(device))
         where = files.device_name(device)
     epochs = history(folder)
     key = f"validation/{task.metric.name}"

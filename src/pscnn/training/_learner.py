@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pscnn.data import SPLITS
 from pscnn.densities import likelihoods
 from pscnn.measures import Measure
 from pscnn.training._place import Place
+from pscnn.training._targets import Labels, Target
 from pscnn.training._task import Objective, Task, make_optimizer
 
 
@@ -118,39 +119,59 @@ def area_under_curve(scores: Tensor, labels: Tensor) -> float:
         >>> area_under_curve(scores, torch.tensor([0, 0, 1, 1]))
         0.875
     """
-    if not scores.isfinite().all():
+    classes = torch.arange(scores.shape[1], device=labels.device)
+    return _mean_area(scores.double().softmax(1), labels[:, None] == classes)
+
+
+def _mean_area(probabilities: Tensor, own: Tensor) -> float:
+    """The mean over the columns that have both, of the share of pairs that each orders rightly."""
+    if not probabilities.isfinite().all():
         return math.nan
     areas = []
-    for k, column in enumerate(scores.double().softmax(1).T):
+    for column, mine in zip(probabilities.T, own.T, strict=True):
         _, which, counts = column.unique(return_inverse=True, return_counts=True)
         ranks = (counts.cumsum(0) - (counts - 1) / 2)[which]
-        own = labels == k
-        n, others = int(own.sum()), int((~own).sum())
+        n, others = int(mine.sum()), int((~mine).sum())
         if n and others:
-            areas.append((ranks[own].sum().item() - n * (n + 1) / 2) / (n * others))
+            areas.append((ranks[mine].sum().item() - n * (n + 1) / 2) / (n * others))
     return sum(areas) / len(areas) if areas else math.nan
 
 
-class Regression(Learner):
-    """Numbers; errors are measured in standard deviations of the training targets."""
+class Supervised(Learner):
+    """Any kind of targets, with its loss and its score.
 
-    deviations: Tensor
+    Args:
+        task: With the run's settings.
+        target: What the network is asked for.
+    """
 
-    def __init__(self, task: Task, deviations: Sequence[float]) -> None:
+    def __init__(self, task: Task, target: Target) -> None:
         super().__init__(task)
-        self.register_buffer("deviations", torch.tensor(deviations), persistent=False)
+        self.target = target
 
     def task_loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """The mean square error."""
-        return ((self.model(x).float() - y) / self.deviations).square().mean()
+        """That of the targets."""
+        return self.target.loss(self.model(x).float(), y)
 
     def measure(self, x: Tensor, y: Tensor, split: str) -> dict[str, Tensor]:
-        """The mean square error."""
-        return {"mse": self.task_loss(x, y)}
+        """The metric and the loss."""
+        said = self.model(x).float()
+        if split in self.tested and isinstance(self.target, Labels):
+            self.tested[split].append((said.cpu(), y.cpu()))
+        score = self.target.score(said, y).mean()
+        metric = self.target.metric
+        return {metric.name: score if metric.more_is_better else -score, "loss": self.target.loss(said, y)}
 
     def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """The root mean square error."""
-        return {"test_rmse": math.sqrt(metrics["test/mse"])}
+        """The metric; of numbers the root mean square error, of labels the area under the curve, too."""
+        name = self.target.metric.name
+        if name == "mse":
+            return {"test_rmse": math.sqrt(metrics["test/mse"])}
+        found = {f"test_{name}": metrics[f"test/{name}"], "test_loss": metrics["test/loss"]}
+        if isinstance(self.target, Labels):
+            said, y = (torch.cat(parts) for parts in zip(*self.tested["test"], strict=True))
+            found["test_auc"] = _mean_area(said.double().sigmoid(), y > 0)
+        return found
 
 
 def _digest(splits: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pscnn.data.own import About
     from pscnn.nn import FieldType
     from pscnn.training._learner import Learner
+    from pscnn.training._targets import Target
 
 
 class Metric(NamedTuple):
@@ -48,13 +49,14 @@ class Task(ABC):
         tests: Splits to test on; the first is the one that counts.
         class_names: Names of the classes, if there are classes.
         input_shape: Of one input of the network.
+        target: What the network is asked for; None if the task says it in other ways.
         files: How files of examples are read for the network; None if it takes none.
         folder: That of the run, if it has one already.
     """
 
     settings_type: ClassVar[type[Settings]]
     named: ClassVar[tuple[str, ...]] = ()
-    evaluation_batch: ClassVar[int] = 500
+    evaluation_batch: int = 500
     adamw: ClassVar[bool] = True
     square_penalty: bool = False
     forecasts: ClassVar[bool] = False
@@ -66,6 +68,7 @@ class Task(ABC):
     metric = Metric("accuracy", more_is_better=True)
     scores: Mapping[str, str] = {"test_accuracy": "test accuracy"}
     tests: tuple[str, ...] = ("test",)
+    target: Target | None = None
     files: About | None = None
     folder: Path | None = None
 

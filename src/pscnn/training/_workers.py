@@ -1,10 +1,11 @@
 """Work in several processes that end when they are told to, or on the machines of a Ray cluster."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
@@ -25,14 +26,21 @@ def in_processes(function: Callable[..., Any], arguments: Arguments, workers: in
 
     Ctrl-C, or an exception from ``on_done``, ends the processes at once; so does the end of this process.
     """
+    with processes(workers) as pool:
+        jobs = {pool.submit(function, *own): number for number, own in enumerate(arguments)}
+        for job in as_completed(jobs):
+            on_done(jobs[job], job.exception() or job.result())
+
+
+@contextlib.contextmanager
+def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that share the cores and end with this one; at once if an exception, such as Ctrl-C, ends the block."""
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     threads = max(1, (os.cpu_count() or 1) // workers)
     with ProcessPoolExecutor(workers, context, _start_worker, (threads,)) as pool:
         try:
-            jobs = {pool.submit(function, *own): number for number, own in enumerate(arguments)}
-            for job in as_completed(jobs):
-                on_done(jobs[job], job.exception() or job.result())
+            yield pool
         except BaseException:  # an executor would wait until the calls under way have ended
             for worker in set(multiprocessing.active_children()) - others:
                 worker.terminate()

@@ -88,8 +88,10 @@ class Augmented(ConstantsModule):
         with torch.autocast(self.noise.device.type, enabled=False):
             x = x.to(elements.dtype)
             if not all(psi.is_trivial for psi in fields.irreps):  # every n channels are a vector
-                vectors = x.unflatten(1, (-1, elements.shape[-1])).flatten(3)
+                vectors = x.reshape(x.shape[0], -1, elements.shape[-1], math.prod(x.shape[2:]))
                 x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
+            if x.ndim == 2:
+                return x
             source = self.from_space @ elements.mT @ self.into_space
             affine = torch.cat([source, torch.zeros_like(source[..., :1])], 2)
             grid = F.affine_grid(affine.expand(x.shape[0], -1, -1), x.size(), align_corners=True)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """A measure that is chosen by hand and stays as it is: a subgroup, an interval, any density."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,12 +9,13 @@ import torch
 from torch import Tensor
 
 from pscnn._types import Array, ArrayLike
-from pscnn.groups import Group, Irrep, parse
+from pscnn.groups import D, Group, Irrep, parse, rotation
 from pscnn.measures import Measure, flatten
 from pscnn.models._methods._interval import Interval
 from pscnn.models._methods._method import Method
 
-Kept = Group | float | Callable[[Array], ArrayLike]
+Kept = Group | float | tuple[Group, float] | Callable[[Array], ArrayLike]
+_MIRROR = re.compile(r"(.+?) at ([-+.\d]+)°?")
 
 
 class FixedMeasures(Method):
@@ -26,18 +28,20 @@ class FixedMeasures(Method):
         return Fixed(group, bandlimit, read_kept(keep) if isinstance(keep, str) else keep, **options)
 
 
-def read_kept(text: str) -> Group | float:
-    """A subgroup or an angle in degrees.
+def read_kept(text: str) -> Group | float | tuple[Group, float]:
+    """A subgroup, perhaps with the angle of a mirror line, or an angle in degrees.
 
     Example:
-        >>> read_kept("45"), read_kept("C4")
-        (45.0, C(4))
+        >>> read_kept("45"), read_kept("C4"), read_kept("D(1) at 30°")
+        (45.0, C(4), (D(1), 30.0))
     """
     try:
         return float(text)
     except ValueError:
         pass
     try:
+        if found := _MIRROR.fullmatch(text):
+            return parse(found[1]), float(found[2])
         return parse(text)
     except ValueError:
         raise ValueError(f"keep must be a subgroup such as C(4) or an angle in degrees, got {text!r}") from None
@@ -49,9 +53,10 @@ class Fixed(Measure):
     Args:
         group: H.
         bandlimit: L.
-        keep: A subgroup, for the uniform measure on it (H itself: fully equivariant); an angle in degrees, for the
-            uniform density on rotations by up to that angle (a continuous H; reflections are given up); or a density, a
-            function of elements (N, n, n) giving (N,).
+        keep: A subgroup, for the uniform measure on it (H itself: fully equivariant); a subgroup of the plane with the
+            angle of one of its mirror lines to the x axis, in degrees; an angle alone, for the uniform density on
+            rotations by up to that angle (a continuous H; reflections are given up); or a density, a function of
+            elements (N, n, n) giving (N,).
 
     Example:
         >>> from pscnn.groups import O2
@@ -72,6 +77,10 @@ class Fixed(Measure):
     ) -> None:
         super().__init__(group, bandlimit)
         self.keep = group.as_subgroup(keep) if isinstance(keep, Group) else keep
+        if isinstance(keep, tuple):
+            nodes = _turned(*keep)
+            if not group.contains(nodes):
+                raise ValueError(f"Fixed: {self.words()} is not a subgroup of {group.name}")
         found = _moments(group, self.irreps, bandlimit, self.keep)
         self.add_constant("flat", found, torch.empty(0, device=device, dtype=dtype))
 
@@ -83,6 +92,8 @@ class Fixed(Measure):
         """What is kept."""
         if isinstance(self.keep, Group):
             return self.keep.name
+        if isinstance(self.keep, tuple):
+            return f"{self.keep[0].name} at {self.keep[1]:g}°"
         return f"±{self.keep:g}°" if isinstance(self.keep, float | int) else "a given density"
 
 
@@ -99,7 +110,10 @@ def _moments(group: Group, irreps: tuple[Irrep, ...], bandlimit: int, keep: Kept
             if interval.reflection is not None:
                 interval.reflection.fill_(-torch.inf)
             return interval.flat_moments().numpy().copy()
-    if isinstance(keep, Group):
+    if isinstance(keep, tuple):
+        nodes = _turned(*keep)
+        weights = np.full(len(nodes), 1 / len(nodes))
+    elif isinstance(keep, Group):
         nodes, weights = keep.quadrature(bandlimit)
     else:
         nodes, weights = group.quadrature(128 if group.planar is not None else 24)
@@ -107,3 +121,11 @@ def _moments(group: Group, irreps: tuple[Irrep, ...], bandlimit: int, keep: Kept
         weights = weights / weights.sum()
     means = {psi: np.einsum("n,nab->ab", weights, psi.matrices(nodes)) for psi in irreps}
     return np.where(np.abs(flat := flatten(means)) < 1e-15, 0.0, flat)
+
+
+def _turned(group: Group, angle: float) -> Array:
+    """The elements of D(N), whose mirror line along y is turned to an angle to the x axis."""
+    if not isinstance(group, D):
+        raise ValueError(f"Fixed: only D(N) has mirror lines at an angle, got {group.name} at {angle:g}°")
+    frame = rotation(np.radians(angle - 90))
+    return np.asarray(frame @ group.quadrature(0)[0] @ frame.T)

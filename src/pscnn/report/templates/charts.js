@@ -38,7 +38,7 @@ function showComparisons() {
     make("p", {}, "A circle is one seed, the upright bar their mean, the band a 95 % interval."),
     compare(one, (v) => v.toFixed(3)),
   ]))
-  if (DATA.differences) at("differences").replaceChildren(compare(DATA.differences, (v) => (v > 0 ? "+" : "") + v.toFixed(DATA.differences.digits), true))
+  for (const [name, one] of Object.entries(DATA.answer ?? {})) if (one.rows.length) at(name).replaceChildren(compare(one, (v) => (v > 0 ? "+" : "") + v.toFixed(one.digits), true))
 }
 
 function showAgreement() {

@@ -1,4 +1,4 @@
-"""Helpers for testing your own layers."""
+"""Raise where equivariance is lost."""
 
 import torch
 from torch import Tensor, nn
@@ -6,8 +6,6 @@ from torch import Tensor, nn
 from pscnn._types import ArrayLike
 from pscnn.densities import equivariance_error
 from pscnn.nn import FieldType
-
-__all__ = ["assert_equivariant"]
 
 
 def assert_equivariant(

@@ -1,4 +1,4 @@
-"""The transformations that a page can show: what its slider, its switch and its choice of an axis lead to."""
+"""Transformations by axis, side and angle: what is tried on examples, and what the slider of a page leads to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pscnn._types import Array
-from pscnn.groups import MIRROR, O3, SO3, Axial, Group, axis_angle, rotation
+from pscnn.groups._axial import Axial
+from pscnn.groups._group import Group
+from pscnn.groups._planar import MIRROR, rotation
+from pscnn.groups._spatial import O3, SO3, axis_angle
 
 PLANE_STEPS, SPACE_STEPS = 48, 12
 """Angles of continuous groups, in the plane and about each axis."""
@@ -48,10 +51,14 @@ class Elements:
         return turn if side == 0 else f"point reflection and {turn}"
 
 
-def explored(group: Group) -> Elements:
+def explored(group: Group, steps: int = PLANE_STEPS) -> Elements:
     """The elements of a finite group, or evenly spread ones.
 
     Reflections of the plane are R(θ)·mirror, for which the line at θ/2 + 90° to the x axis stays where it is.
+
+    Args:
+        group: Any.
+        steps: Angles of a continuous group of the plane, or about an axis.
     """
     if group in (SO3(), O3()):
         angles = 360 * np.arange(SPACE_STEPS) / SPACE_STEPS
@@ -65,7 +72,7 @@ def explored(group: Group) -> Elements:
         return Elements(group, tuple(AXES), tuple(signs), tuple(angles.tolist()), np.stack(found))
     if group.planar is None:
         raise ValueError(f"groups of the plane, about an axis, SO(3) and O(3) can be explored, not {group.name}")
-    count = group.planar.n or PLANE_STEPS
+    count = group.planar.n or steps
     angles = 360 * np.arange(count) / count
     factors = {"rotations": np.eye(2)} | ({"mirrors": MIRROR} if group.planar.has_reflections else {})
     plane = np.concatenate([rotation(np.radians(angles)) @ factor for factor in factors.values()])

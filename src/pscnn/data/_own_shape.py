@@ -1,0 +1,157 @@
+"""The one shape of people's own examples: which it is, what it costs, and all examples brought to it."""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from pscnn._types import AnyArray
+from pscnn.data._folder import DataError
+from pscnn.data._own_about import About
+from pscnn.data._own_files import Example, is_bytes, unit
+from pscnn.data._own_fit import channels_first, common_spacing, fit, resize, with_spacing
+
+MEMORY = 0.5
+"""The share of the machine's memory that prepared examples may take."""
+
+
+def choose_shape(
+    examples: Sequence[Example], source: object, size: int | None, square: bool, because: str
+) -> dict[str, Any]:
+    """Shape, frame, spacing and channels that all examples get, and what is done to them, in sentences."""
+    if len({example.values.ndim for example in examples}) > 1:
+        raise DataError("some files are images and some are volumes: all must be of one kind")
+    kinds = {example.values.shape[-1] for example in examples}
+    if len(kinds - {1}) > 1:
+        raise DataError(f"{source}: examples have {' and '.join(map(str, sorted(kinds)))} channels; give all the same")
+    sides, spacing, notes = _equally_spaced(examples, source)
+    frame = tuple(max(side) for side in zip(*sides, strict=True))
+    different = len({*sides}) > 1
+    if square and len({*frame}) > 1:
+        notes.append(
+            f"Examples of {times(frame)} were padded to equal sides of {max(frame)}, so that quarter turns keep them "
+            "whole."
+        )
+        frame = (max(frame),) * len(frame)
+    shape = frame
+    if size is None and different:
+        notes.append(f"Examples of {len({*sides})} different shapes were padded to {times(frame)}.")
+    if size is not None:
+        shape = (size,) * len(frame) if different else tuple(max(1, round(n * size / max(frame))) for n in frame)
+    if size is not None and (different or shape != frame):
+        factor = max(max(own) for own in sides) / size
+        lost = f", and details finer than {factor:.2g} pixels were lost" if factor > 1 else ""
+        what = f"{len({*sides})} different shapes" if different else times(frame)
+        equal = all(len({*own}) == 1 for own in sides) or not different
+        notes.append(
+            f"Examples of {what} were {'' if equal else 'filled up to equal sides and '}resized to "
+            f"{times(shape)}{f' {because}' if because else ''}{lost}."
+        )
+        frame = () if different else frame
+    if len({*shape}) > 1:
+        notes.append(
+            f"The sides of {times(shape)} differ: a turned example keeps this frame, and what leaves it is cut off. "
+            "--square pads to equal sides."
+        )
+    return {"shape": shape, "frame": frame, "spacing": spacing, "channels": max(kinds), "notes": notes}
+
+
+def _equally_spaced(examples: Sequence[Example], source: object) -> tuple[list[tuple[int, ...]], float, list[str]]:
+    """The sides of all examples after resampling to one spacing, which it is (0 if it is not known), and a note."""
+    sides: list[tuple[int, ...]] = [example.values.shape[:-1] for example in examples]
+    known = [example.spacing for example in examples if example.spacing is not None]
+    if not known:
+        return sides, 0.0, []
+    if len(known) < len(examples):
+        raise DataError(f"{source}: {len(examples) - len(known)} examples have no voxel spacing, but others have one")
+    spacing = common_spacing(sides, known)
+    if all(abs(length / spacing - 1) < 1e-3 for own in known for length in own):
+        return sides, spacing, []
+    after = [with_spacing(own, lengths, spacing) for own, lengths in zip(sides, known, strict=True)]
+    kind = "×".join(f"{length:.3g}" for length in known[0]) if len({*known}) == 1 else f"of {len({*known})} kinds"
+    note = (
+        f"Voxels with spacing {kind} were resampled to {spacing:.3g} along every side, since turns mix the sides: "
+        f"{_shapes(Counter(sides))} became {_shapes(Counter(after))}."
+    )
+    return after, spacing, [note]
+
+
+def times(sides: Sequence[int]) -> str:
+    """Sides in words: 28×28."""
+    return "×".join(map(str, sides))
+
+
+def _shapes(shapes: Counter[tuple[int, ...]]) -> str:
+    (most, _), *others = shapes.most_common()
+    return times(most) + (f" (and {len(others)} other shapes)" if others else "")
+
+
+def all_pixels(examples: list[Example], about: About, train: AnyArray, source: object) -> tuple[AnyArray, float, float]:
+    """All examples in one shape, scaled, and the values that become −1 and 1.
+
+    Values of 8 bits are kept in half precision, others in single: 16 bits would lose some.
+    """
+    of_bytes = all(is_bytes(example.values) for example in examples)
+    whole = (len(examples), about.channels, *about.shape)
+    kind = np.float16 if of_bytes else np.float32
+    _check_room(math.prod(whole) * np.dtype(kind).itemsize, about, source)
+    pixels = np.empty(whole, dtype=kind)
+    if of_bytes:
+        for k, example in enumerate(examples):
+            pixels[k] = scale(fitted(example, about), 0.0, 1.0)
+        if pixels[train].min() == pixels[train].max():
+            raise DataError(f"{source}: all training examples have the same value everywhere")
+        return pixels, 0.0, 1.0
+    for k, example in enumerate(examples):
+        pixels[k] = fitted(example, about)
+    low, high = (
+        min(float(pixels[k].min()) for k in np.flatnonzero(train)),
+        max(float(pixels[k].max()) for k in np.flatnonzero(train)),
+    )
+    if not high > low:
+        raise DataError(f"{source}: all training examples have the same value everywhere")
+    for row in pixels:  # in place, one by one: the whole may be large
+        row[...] = scale(row, low, high)
+    return pixels, low, high
+
+
+def _check_room(needed: int, about: About, source: object) -> None:
+    if not hasattr(os, "sysconf"):
+        return
+    room = MEMORY * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > room:
+        raise DataError(
+            f"{source}: {sum(about.counts)} examples of {times(about.shape)} with {about.channels} channels take "
+            f"{needed / 2**30:.1f} GiB, more than {room / 2**30:.1f} GiB, half of this machine's memory: give a "
+            "smaller --size"
+        )
+
+
+def fitted(example: Example, about: About) -> AnyArray:
+    """An example with the channels, spacing and shape that prepared data have, not yet scaled."""
+    x = channels_first(unit(example.values))
+    if len(x) < about.channels:
+        x = x.expand(about.channels, *x.shape[1:])
+    if example.spacing is not None and about.spacing:
+        x = resize(x, with_spacing(x.shape[1:], example.spacing, about.spacing))
+    return fit(x, about.shape, about.frame).numpy()
+
+
+def all_masks(masks: Sequence[AnyArray], examples: Sequence[Example], about: About) -> AnyArray:
+    """Masks, brought to one shape as their examples are."""
+    out = np.empty((len(masks), *about.shape), dtype=np.int16)
+    for k, (mask, example) in enumerate(zip(masks, examples, strict=True)):
+        x = torch.from_numpy(mask)[None]
+        if example.spacing is not None and about.spacing:
+            x = resize(x, with_spacing(x.shape[1:], example.spacing, about.spacing))
+        out[k] = fit(x, about.shape, about.frame)[0].numpy()
+    return out
+
+
+def scale(pixels: AnyArray, low: float, high: float) -> AnyArray:
+    """Values from ``low`` to ``high`` as −1 to 1; those far beyond are cut off."""
+    return np.clip(2 * (pixels - low) / (high - low) - 1, -4, 4)

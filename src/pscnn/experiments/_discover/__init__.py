@@ -1,0 +1,19 @@
+"""Which symmetries people's own data have: subgroups are enforced, compared on held-out examples, and stated."""
+
+from pscnn.experiments._discover._discovery import Difference, Discovery
+from pscnn.experiments._discover._engine import discover
+from pscnn.experiments._discover._networks import LABELS, Network
+from pscnn.experiments._discover._prepare import prepared_file
+from pscnn.experiments._discover._subgroups import Subgroup
+from pscnn.experiments._discover._verdict import Statement
+
+__all__ = [
+    "LABELS",
+    "Difference",
+    "Discovery",
+    "Network",
+    "Statement",
+    "Subgroup",
+    "discover",
+    "prepared_file",
+]

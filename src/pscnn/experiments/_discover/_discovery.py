@@ -1,0 +1,151 @@
+"""What was discovered, and the file in which it is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pscnn._files import write_whole
+from pscnn._types import Array
+from pscnn.data import own
+from pscnn.experiments._discover._networks import Network, recommended
+from pscnn.experiments._discover._poses import presence_from_json, presence_to_json
+from pscnn.experiments._discover._subgroups import Subgroup
+from pscnn.experiments._discover._verdict import KEPT, TOLERANCE, UNCLEAR, Statement, intervals
+from pscnn.experiments._presence import Presence
+from pscnn.training import RunError
+
+FILE = "discovery.json"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much better the recommended network is than another one on validation examples, with a 95 % interval."""
+
+    first: str
+    second: str
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """The answer and what it rests on.
+
+    Attributes:
+        folder: Where the data, the runs and the report are.
+        data: The name of the prepared data in it.
+        about: What they are.
+        group: H.
+        kept: The largest subgroup that can be enforced without loss; None if it cannot be told.
+        statements: What enforcing each subgroup costs.
+        learnt: Whether networks are better than a constant answer for sure.
+        examples: Held-out examples on which subgroups were compared.
+        free: Mean score on them without any symmetry.
+        constant: Mean score of a constant answer.
+        trained: Networks that were trained for it, each with an end for every subgroup.
+        presence: Which symmetries the examples themselves have.
+        networks: The table.
+        minutes: That were given.
+        seconds: That were used.
+        complete: False if it was interrupted.
+    """
+
+    folder: Path
+    data: str
+    about: own.About
+    group: str
+    kept: Subgroup | None
+    statements: list[Statement]
+    learnt: bool
+    examples: int
+    free: float
+    constant: float
+    trained: int
+    presence: list[Presence] = field(default_factory=list)
+    networks: list[Network] = field(default_factory=list)
+    minutes: float = 0.0
+    seconds: float = 0.0
+    complete: bool = True
+
+    @property
+    def guess(self) -> Subgroup | None:
+        """The largest subgroup that is not broken and whose mean cost is small, where nothing is certain."""
+        if not self.learnt:
+            return None
+        likely = [
+            one for one in self.statements if one.verdict == KEPT or (one.verdict == UNCLEAR and one.cost < TOLERANCE)
+        ]
+        best = max(likely, key=lambda one: (*one.subgroup.rank, -one.cost), default=None)
+        return None if best is None else best.subgroup
+
+    @property
+    def recommended(self) -> Network | None:
+        """The network with the best mean on validation examples."""
+        return recommended(self.networks) if self.networks else None
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Of the recommended network to all others; the intervals cover all of them at the same time."""
+        best = self.recommended
+        others = [one for one in self.networks if one is not best]
+        if best is None or not others or len(best.validation) < 2:
+            return []
+        gaps: Array = np.array([np.subtract(best.validation, other.validation) for other in others])
+        means, half = intervals(gaps, np.zeros(gaps.shape[1]), binary=not self.about.regression)
+        rows = zip(others, means.tolist(), half.tolist(), strict=True)
+        return [Difference(best.kind, other.kind, mean, mean - width, mean + width) for other, mean, width in rows]
+
+    @property
+    def sure(self) -> bool:
+        """Whether the recommended network is better than all others for sure; else it is the better guess."""
+        return bool(self.differences) and all(gap.low > 0 for gap in self.differences)
+
+    def save(self, folder: Path | None = None) -> Path:
+        """Write it into its folder, or another one, from which ``read`` reads it; the folder can be moved."""
+        values: dict[str, Any] = {
+            **{name: getattr(self, name) for name in ("data", "group", "learnt", "examples", "free", "constant")},
+            **{name: getattr(self, name) for name in ("trained", "minutes", "seconds", "complete")},
+            "about": json.loads(self.about.to_json()),
+            "kept": None if self.kept is None else self.kept.to_json(),
+            "statements": [
+                {
+                    **{n: getattr(one, n) for n in ("verdict", "cost", "low", "high", "score", "layers")},
+                    "subgroup": one.subgroup.to_json(),
+                    "because": None if one.because is None else one.because.to_json(),
+                }
+                for one in self.statements
+            ],
+            "presence": [presence_to_json(one) for one in self.presence],
+            "networks": [asdict(one) for one in self.networks],
+        }
+        path = (folder or self.folder) / FILE
+        write_whole(path, json.dumps(values, indent=1) + "\n")
+        return path
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Discovery:
+        """From the folder of a discovery."""
+        path = Path(folder) / FILE
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            values["about"] = own.About.from_json(json.dumps(values["about"]))
+            values["kept"] = None if values["kept"] is None else Subgroup.from_json(values["kept"])
+            for one in values["statements"]:
+                one["subgroup"] = Subgroup.from_json(one["subgroup"])
+                one["because"] = None if one["because"] is None else Subgroup.from_json(one["because"])
+            values["statements"] = [Statement(**one) for one in values["statements"]]
+            values["presence"] = [presence_from_json(one) for one in values["presence"]]
+            values["networks"] = [
+                Network(**one | {"validation": tuple(one["validation"])}) for one in values["networks"]
+            ]
+            return cls(folder=Path(folder), **values)
+        except FileNotFoundError:
+            raise RunError(f"{folder} is not the folder of a discovery: it has no {FILE}") from None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RunError(f"{path} is damaged ({error}): run pscnn discover again") from None

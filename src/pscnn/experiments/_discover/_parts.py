@@ -1,0 +1,221 @@
+"""Examples in parts: a probe is trained on all parts but one, and scored on that one, which it has not seen."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pscnn._types import AnyArray, Array
+from pscnn.data import own
+from pscnn.experiments._discover._probe import Probe
+from pscnn.experiments._discover._subgroups import Subgroup
+from pscnn.groups import parse
+from pscnn.training import Target, choose_device, target_of
+
+PARTS = 4
+RATE = 5e-3
+DECAY = 1e-2
+RISING = 0.15
+"""Share of the steps in which the learning rate rises."""
+VIEWS = 8
+"""Random turns of a held-out example over which an answer is averaged."""
+DENSE_VIEWS = 1
+PIXELS, EVERY = 6, 6
+"""Of masks: pixels of an example that a step looks at, and how many there are to every one that is scored."""
+FEWEST_STEPS = 20
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """What one probe says of the part that was held out.
+
+    Attributes:
+        rows: Of the examples, among those of training and validation together.
+        scores: (subgroups, rows).
+        constant: Of the best answer that looks at no example, (rows,).
+        losses: Of training, at its end, (subgroups,).
+        steps: Taken.
+        seconds: Of one step, including whatever else the machine did.
+    """
+
+    rows: AnyArray
+    scores: Array
+    constant: Array
+    losses: Array
+    steps: int
+    seconds: float
+
+    def save(self, path: Path) -> None:
+        """As a file, whole or not at all."""
+        temporary = path.with_name(f".{path.name}")
+        with temporary.open("wb") as handle:
+            np.savez(handle, **self.__dict__)
+        temporary.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> PartResult:
+        """From a file."""
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in cls.__dataclass_fields__}
+        return cls(**found | {"steps": int(found["steps"]), "seconds": float(found["seconds"])})
+
+
+def pooled(path: Path) -> tuple[Tensor, Tensor]:
+    """Examples and targets of training and validation; those for testing stay unseen."""
+    splits = own.load(path)
+    kept = [splits[name] for name in ("train", "validation")]
+    return torch.cat([one.pixels for one in kept]).float(), torch.cat([one.labels for one in kept])
+
+
+def parts_of(y: Tensor, kind: str, seed: int) -> list[AnyArray]:
+    """Rows of the parts; every class is spread over all of them."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    if kind == "classes":
+        order = order[np.argsort(y.numpy()[order], kind="stable")]
+    return [np.sort(order[k::PARTS]) for k in range(PARTS)]
+
+
+def train_part(
+    path: Path,
+    group: str,
+    subgroups: Sequence[Subgroup],
+    part: int,
+    seed: int,
+    steps: int,
+    seconds: float,
+    batch_size: int,
+    held: bool = True,
+    accelerator: str = "cpu",
+) -> PartResult:
+    """Train a probe on all parts but one, for so many steps or seconds, and score it on that part.
+
+    Args:
+        path: Prepared data.
+        group: H.
+        subgroups: Those that are enforced.
+        part: The number of the one that is held out.
+        seed: Of the parts and of the weights.
+        steps: At most.
+        seconds: At most, from now.
+        batch_size: Examples of a step.
+        held: Whether to score it; what is asked for its training losses needs none.
+        accelerator: "auto", "cpu" or "gpu".
+    """
+    began = time.monotonic()
+    about = own.read_about(path)
+    target = target_of(about)
+    x, y = pooled(path)
+    parts = parts_of(y, about.kind, seed)
+    rows = parts[part]
+    train = np.concatenate([own for k, own in enumerate(parts) if k != part])
+    centre, scale = x[train].mean(), x[train].std().clamp_min(1e-6)
+    device = choose_device(accelerator)
+    x, y = ((x - centre) / scale).to(device), y.to(device)
+    rng = np.random.default_rng([seed, part])
+    with torch.random.fork_rng(()):
+        torch.manual_seed(1000 * seed + part)
+        kind = {"vectors": about.kind == "vectors", "dense": about.kind == "masks"}
+        probe = Probe(parse(group), subgroups, about.channels, about.shape, len(about.names), **kind)
+        probe.to(device)
+        losses, done = _train(probe, x, y, train, target, _Units.of(about), rng, steps, seconds, batch_size, began)
+        took = (time.monotonic() - began) / max(1, done)
+        if not held:
+            rows = rows[:0]
+        scores = _scores(probe.eval(), x[rows], y[rows], target, _Units.of(about), rng)
+    if about.kind == "masks":
+        y = probe.on_grid(y)
+    constant = target.constant_score(y[rows], y[train]).double().cpu().numpy() if held else np.zeros(0)
+    return PartResult(rows, scores, constant, losses, done, took)
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Of the targets of a regression: networks work with numbers of order one."""
+
+    means: Tensor | float = 0.0
+    deviations: Tensor | float = 1.0
+
+    @classmethod
+    def of(cls, about: own.About) -> _Units:
+        return cls(torch.tensor(about.means), torch.tensor(about.deviations)) if about.regression else cls()
+
+    def __call__(self, said: Tensor) -> Tensor:
+        if isinstance(self.means, Tensor) and isinstance(self.deviations, Tensor):
+            return said * self.deviations.to(said) + self.means.to(said)
+        return said
+
+
+def _train(
+    probe: Probe,
+    x: Tensor,
+    y: Tensor,
+    train: AnyArray,
+    target: Target,
+    units: _Units,
+    rng: np.random.Generator,
+    steps: int,
+    seconds: float,
+    batch_size: int,
+    began: float,
+) -> tuple[Array, int]:
+    """Until all steps are taken or the time is up, whichever comes first; the learning rate follows either."""
+    optimizer = torch.optim.AdamW(probe.parameters(), lr=RATE, weight_decay=DECAY)
+    recent = torch.zeros(len(probe.subgroups), device=x.device)
+    order: list[int] = []
+    done, progress = 0, 0.0
+    while progress < 1:
+        if len(order) < min(batch_size, len(train)):
+            order += rng.permutation(train).tolist()
+        chosen, order = torch.tensor(order[:batch_size]), order[batch_size:]
+        rising = min(1.0, (progress + 1e-3) / RISING)
+        falling = (1 + math.cos(math.pi * max(0.0, progress - RISING) / (1 - RISING))) / 2
+        for settings in optimizer.param_groups:
+            settings["lr"] = RATE * rising * falling
+        said, wanted = _said(probe, x[chosen], y[chosen], rng, PIXELS)
+        losses = torch.stack([target.loss(units(own), wanted) for own in said])
+        optimizer.zero_grad()
+        losses.mean().backward()
+        optimizer.step()
+        done += 1
+        recent = recent.lerp(losses.detach(), 1 / min(done, 20))
+        spent = (time.monotonic() - began) / seconds
+        progress = max(done / steps, spent if done >= FEWEST_STEPS else 0.0)
+    return recent.double().cpu().numpy(), done
+
+
+def _said(probe: Probe, x: Tensor, y: Tensor, rng: np.random.Generator, pixels: int | None) -> tuple[Tensor, Tensor]:
+    """What all ends say of examples, or of some pixels of theirs, and what would be right."""
+    if not probe.trunk.local:
+        return probe(x, rng), y
+    inside = (probe.trunk.disk.flatten() > 0.5).nonzero()[:, 0]
+    if pixels is None:
+        places = inside[::EVERY]
+    else:
+        places = inside[torch.as_tensor(rng.integers(len(inside), size=pixels), device=inside.device)]
+    return probe.at_pixels(x, y, places, rng)
+
+
+@torch.no_grad()
+def _scores(probe: Probe, x: Tensor, y: Tensor, target: Target, units: _Units, rng: np.random.Generator) -> Array:
+    """(subgroups, examples): of the mean answer over random turns; of masks, the mean over turns of the score."""
+    if not len(x):
+        return np.zeros((len(probe.subgroups), 0))
+    out = []
+    dense = bool(probe.trunk.local)
+    for chosen in torch.arange(len(x)).split(8 if dense else 256):
+        if dense:
+            turns = [_said(probe, x[chosen], y[chosen], rng, None) for _ in range(DENSE_VIEWS)]
+            scores = [torch.stack([target.score(own, wanted) for own in said]) for said, wanted in turns]
+            out.append(torch.stack(scores).mean(0))
+        else:
+            said = torch.stack([_said(probe, x[chosen], y[chosen], rng, None)[0] for _ in range(VIEWS)]).mean(0)
+            out.append(torch.stack([target.score(units(own), y[chosen]) for own in said]))
+    return torch.cat(out, 1).double().cpu().numpy()

@@ -1,0 +1,207 @@
+"""Own data of any size, shape, depth and spacing: what is kept, what is padded, what is lost and said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pscnn.data import DataError, _own_fit, _own_shape, own
+
+RNG = np.random.default_rng(0)
+
+
+def prepare(
+    tmp_path: Path, images: np.ndarray, more: dict[str, Any] | None = None, **options: Any
+) -> tuple[own.About, torch.Tensor]:
+    np.savez(tmp_path / "a.npz", images=images, labels=np.arange(len(images)) % 2, **(more or {}))
+    about = own.prepare(tmp_path / "a.npz", tmp_path / "prepared.npz", **options)
+    splits = own.load(tmp_path / "prepared.npz")
+    assert own.read_about(tmp_path / "prepared.npz") == about
+    return about, torch.cat([split.pixels for split in splits.values()]).float()
+
+
+def holds(stored: torch.Tensor, wanted: np.ndarray, tolerance: float) -> bool:
+    """Whether one of the stored examples is the wanted one."""
+    return bool((stored - torch.from_numpy(wanted).float()).abs().flatten(1).amax(1).min() <= tolerance)
+
+
+@pytest.mark.parametrize("shape", [(512, 512), (40, 60), (33, 9), (600, 16)])
+def test_images_keep_their_size(shape: tuple[int, ...], tmp_path: Path) -> None:
+    images = RNG.integers(0, 255, (10, *shape), dtype=np.uint8)
+    about, stored = prepare(tmp_path, images)
+    assert about.shape == shape
+    assert holds(stored[:, 0], images[3] / 127.5 - 1, 1e-3)
+    assert ("keeps this frame" in " ".join(about.notes)) == (shape[0] != shape[1])
+
+
+def test_sixteen_bits_are_kept(tmp_path: Path) -> None:
+    images = RNG.integers(0, 65536, (10, 12, 9)).astype(np.uint16)
+    about, stored = prepare(tmp_path, images)
+    again = ((stored[:, 0].double() + 1) / 2 * (about.high - about.low) + about.low) * 65535
+    assert holds(again, images[0].astype(float), 0.3)  # a step is 1
+    Image.fromarray(images[0]).save(tmp_path / "one.png")
+    assert holds(stored, own.read_example(tmp_path / "one.png", about).numpy(), 1e-6)
+
+
+def test_any_number_of_channels_if_it_is_said(tmp_path: Path) -> None:
+    images = RNG.random((10, 24, 20, 7))
+    about, stored = prepare(tmp_path, images, dimension=2)
+    assert (about.shape, about.channels) == ((24, 20), 7)
+    np.save(tmp_path / "one.npy", images[2])
+    assert holds(stored, own.read_example(tmp_path / "one.npy", about).numpy(), 1e-6)
+    first, _ = prepare(tmp_path, images.transpose(0, 3, 1, 2)[:, :3], dimension=2)  # as torch has them
+    assert (first.shape, first.channels) == ((24, 20), 3)
+    four = RNG.random((10, 24, 20, 4)) * 9  # no opacity
+    assert prepare(tmp_path, four, dimension=2)[0].channels == 4
+    about, _ = prepare(tmp_path, images)
+    assert about.shape == (24, 20, 7)
+    assert "Arrays (24, 20, 7) were read as volumes; --dimension 2 takes the last axis as channels." in about.notes
+    assert prepare(tmp_path, images[:, :, :, :3], dimension=3)[0].shape == (24, 20, 3)
+    volumes, _ = prepare(tmp_path, RNG.random((10, 6, 9, 8, 5)), dimension=3)
+    assert (volumes.shape, volumes.channels) == ((6, 9, 8), 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dimension": 4}, "dimension must be 2 for images or 3 for volumes"),
+        ({"dimension": 3}, "volumes have 3 axes, and one more for channels"),
+        ({"target": "words"}, "target must be one of classes, labels, numbers, vectors, masks, got 'words'"),
+        ({"target": "vectors", "regression": True}, "--regression means numbers, but --target says vectors"),
+        ({"size": 7}, "size must lie between 8 and 65536, got 7"),
+    ],
+)
+def test_options_that_cannot_be_say_why(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        prepare(tmp_path, RNG.random((10, 12, 12)), **options)
+
+
+def test_quarter_turns_get_square_frames(tmp_path: Path) -> None:
+    images = RNG.integers(0, 255, (10, 20, 12), dtype=np.uint8)
+    about, stored = prepare(tmp_path, images, square=True)
+    assert (about.shape, about.frame) == ((20, 20), (20, 20))
+    assert about.notes == (
+        "Examples of 20×12 were padded to equal sides of 20, so that quarter turns keep them whole.",
+    )
+    assert holds(stored[:, 0, :, 4:16], images[1] / 127.5 - 1, 1e-3)
+
+
+def test_resizing_keeps_proportions_and_says_what_is_lost(tmp_path: Path) -> None:
+    about, _ = prepare(tmp_path, RNG.integers(0, 255, (10, 60, 40), dtype=np.uint8), size=30)
+    assert (about.shape, about.frame) == ((30, 20), (60, 40))
+    assert about.notes[0] == "Examples of 60×40 were resized to 30×20, and details finer than 2 pixels were lost."
+    smooth = np.add.outer(np.arange(60.0), 2 * np.arange(40.0))[None].repeat(10, 0)
+    _, stored = prepare(tmp_path, smooth, size=30)
+    blocks = smooth[0].reshape(30, 2, 20, 2).mean((1, 3))  # of a plane, the mean of four pixels
+    wanted = 2 * (blocks - blocks.min()) / (blocks.max() - blocks.min()) - 1
+    assert np.abs(stored[0, 0].numpy() - wanted)[2:-2, 2:-2].max() < 0.02
+
+
+def test_a_prepared_file_can_be_made_smaller(tmp_path: Path) -> None:
+    prepare(tmp_path, RNG.integers(0, 255, (10, 32, 16), dtype=np.uint8))
+    about = own.shrink(tmp_path / "prepared.npz", tmp_path / "small.npz", 16, "since time is short")
+    assert about.notes[-1] == (
+        "Examples of 32×16 were resized to 16×8 since time is short, and details finer than 2 pixels were lost."
+    )
+    assert own.load(tmp_path / "small.npz")["train"].pixels.shape[1:] == (1, 16, 8)
+    image = RNG.integers(0, 255, (32, 16), dtype=np.uint8)
+    Image.fromarray(image).save(tmp_path / "one.png")
+    assert own.read_example(tmp_path / "one.png", about).shape == (1, 16, 8)
+    with pytest.raises(DataError, match="size must be 8 or more and below 32, got 32"):
+        own.shrink(tmp_path / "prepared.npz", tmp_path / "small.npz", 32)
+
+
+def test_what_does_not_fit_into_memory_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_own_shape, "MEMORY", 1e-9)
+    with pytest.raises(
+        DataError, match=r"10 examples of 64×64 with 1 channels take 0\.0 GiB, .* give a smaller --size"
+    ):
+        prepare(tmp_path, RNG.integers(0, 255, (10, 64, 64), dtype=np.uint8))
+
+
+def test_volumes_are_resampled_to_equal_spacing(tmp_path: Path) -> None:
+    z, y, x = np.meshgrid(np.arange(8) * 3.0, np.arange(20), np.arange(16), indexing="ij")
+    volumes = (z + 2 * y + 3 * x)[None].repeat(10, 0)
+    about, stored = prepare(tmp_path, volumes, {"spacing": np.array([3.0, 1.0, 1.0])})
+    assert (about.shape, about.spacing) == ((24, 20, 16), 1.0)
+    assert about.notes[0] == (
+        "Voxels with spacing 3×1×1 were resampled to 1 along every side, since turns mix the sides: 8×20×16 became "
+        "24×20×16."
+    )
+    middle = stored[0, 0][4:-4].double() * (about.high - about.low) / 2  # in voxels: a step in z as long as one in y
+    for axis, slope in ((0, 1), (1, 2), (2, 3)):
+        torch.testing.assert_close(
+            middle.diff(dim=axis), torch.full_like(middle.diff(dim=axis), slope), atol=1e-3, rtol=0
+        )
+    same, _ = prepare(tmp_path, volumes, {"spacing": np.array([2.0, 2.0, 2.0])})
+    assert (same.shape, same.spacing) == ((8, 20, 16), 2.0)
+    assert not any("resampled" in note for note in same.notes)
+    for wrong in (np.ones(2), np.zeros(3), np.full(3, np.nan), np.array(["a"] * 3)):
+        with pytest.raises(DataError, match="spacing must be"):
+            prepare(tmp_path, volumes, {"spacing": wrong})
+
+
+def test_long_voxels_do_not_fill_the_memory() -> None:
+    sides, lengths = (100, 512, 512), (5.0, 0.7, 0.7)
+    spacing = _own_fit.common_spacing([sides], [lengths])
+    assert 0.7 < spacing < 5
+    assert np.prod(_own_fit.with_spacing(sides, lengths, spacing), dtype=float) < 1.02 * np.prod(sides, dtype=float)
+
+
+@pytest.mark.parametrize(
+    ("sides", "shape", "frame"),
+    [
+        ((10, 14), (10, 14), (10, 14)),
+        ((7, 9), (12, 14), (12, 14)),
+        ((20, 28), (10, 14), (20, 28)),
+        ((40, 28), (10, 14), (20, 28)),
+        ((9, 20), (16, 16), ()),
+        ((5, 7, 6), (8, 8, 8), (8, 8, 8)),
+    ],
+)
+def test_masks_come_back_from_the_networks_shape(
+    sides: tuple[int, ...], shape: tuple[int, ...], frame: tuple[int, ...]
+) -> None:
+    """There and back a mask with large parts is the same, but for the pixels along their edges."""
+    mask = torch.zeros(sides, dtype=torch.int64)
+    mask[tuple(slice(0, n // 2) for n in sides)] = 1
+    fitted = _own_fit.fit(mask[None], shape, frame)[0]
+    assert fitted.shape == shape
+    again = _own_fit.unfit(fitted, sides, frame)
+    assert again.shape == sides
+    assert (again == mask).float().mean() > 0.75
+    if max(n / m for n, m in zip(sides, frame or sides, strict=True)) <= 1 and shape == frame:
+        assert torch.equal(again, mask)
+        assert (fitted == own.UNKNOWN).sum() == fitted.numel() - mask.numel()
+
+
+def test_padding_has_the_mean_of_each_channels_border() -> None:
+    x = torch.zeros(2, 3, 5)
+    x[0, 1, 1:-1] = 9  # inside: it does not count
+    x[1] = 0.5
+    out = _own_fit.pad_to(x, (7, 5))
+    assert torch.equal(out[:, 2:5], x)
+    assert (out[0, :2] == 0).all()
+    assert (out[1] == 0.5).all()
+
+
+@pytest.mark.parametrize("name", ["C(4)", "D(4)", "SO(2)", "O(2)", "SO(3)", "SO(2)@z", "C(8)"])
+def test_groups_with_quarter_turns_are_known(name: str) -> None:
+    assert own.has_quarter_turns(name)
+
+
+@pytest.mark.parametrize("name", ["C(1)", "C(2)", "D(1)", "D(2)", "C(3)", "D(6)", "C(2)@x"])
+def test_groups_without_quarter_turns_are_known(name: str) -> None:
+    assert not own.has_quarter_turns(name)
+
+
+def test_contact_sheets_of_oblong_and_large_examples(tmp_path: Path) -> None:
+    prepare(tmp_path, RNG.integers(0, 255, (10, 600, 20), dtype=np.uint8))
+    own.write_contact_sheet(tmp_path / "prepared.npz", tmp_path / "sheet.png")
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.size == (4 * (7 + 2), 3 * (200 + 2))  # every third pixel
