@@ -10,7 +10,7 @@ from pscnn.training._fit import evaluate, train
 from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu, usual_workers
 from pscnn.training._graph import GraphedStep, prepare
 from pscnn.training._learner import Classification, Data, Learner, Supervised
-from pscnn.training._place import choose_device, wake
+from pscnn.training._place import choose_device, suitable_threads, wake
 from pscnn.training._run import (
     RunError,
     check_result,
@@ -79,6 +79,7 @@ __all__ = [
     "setting",
     "shared_gpu",
     "start",
+    "suitable_threads",
     "target_of",
     "task_names",
     "task_of",

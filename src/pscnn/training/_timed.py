@@ -14,7 +14,7 @@ from pscnn.training import _run as files
 from pscnn.training._fit import evaluate, measured
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data
-from pscnn.training._place import Place, choose_device
+from pscnn.training._place import Place, choose_device, suitable_threads
 from pscnn.training._settings import TrainerSettings, rate
 from pscnn.training._store import Store
 from pscnn.training._task import task_of
@@ -77,28 +77,35 @@ def _trained(
         learner = task.learner().to(device)
         if isinstance(learner, Classification):
             learner.class_weights.copy_(data.class_weights())
-        optimizer = learner.make_optimizer()
-        began = time.monotonic()
-        progress = 0.0
-        while progress < 1 and len(rows) < most:
-            learner.train()
-            started, total, count = time.monotonic(), 0.0, 0
-            for x, y in data.batches("train", place, len(rows)):
-                progress = min(1.0, max((time.monotonic() - began) / seconds, len(rows) / most))
-                where = min(FINE - 1, int(FINE * progress))
-                set_rate(optimizer, rate(settings, where, FINE))
-                models.advance(learner.model, where, FINE)
-                loss = learner.objective(x, y)["loss"]
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                optimizer.step()
-                total, count = total + loss.item() * len(y), count + len(y)
-                if progress >= 1:
-                    break
-            if settings.alignment == "exact":
-                align(learner.model)
-            found = measured(learner, data, "validation", place)
-            spent = {"epoch": len(rows), "seconds": round(time.monotonic() - started, 3)}
-            rows.append({**spent, **found, "train/loss": total / count})
-            progress = (time.monotonic() - began) / seconds
+        with suitable_threads(learner):
+            _train(learner, data, place, seconds, most, rows)
     return learner, rows
+
+
+def _train(learner: Any, data: Data, place: Place, seconds: float, most: int, rows: list[dict[str, Any]]) -> None:
+    """Epoch by epoch, each a row."""
+    settings = learner.settings
+    optimizer = learner.make_optimizer()
+    began = time.monotonic()
+    progress = 0.0
+    while progress < 1 and len(rows) < most:
+        learner.train()
+        started, total, count = time.monotonic(), 0.0, 0
+        for x, y in data.batches("train", place, len(rows)):
+            progress = min(1.0, max((time.monotonic() - began) / seconds, len(rows) / most))
+            where = min(FINE - 1, int(FINE * progress))
+            set_rate(optimizer, rate(settings, where, FINE))
+            models.advance(learner.model, where, FINE)
+            loss = learner.objective(x, y)["loss"]
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            total, count = total + loss.item() * len(y), count + len(y)
+            if progress >= 1:
+                break
+        if settings.alignment == "exact":
+            align(learner.model)
+        found = measured(learner, data, "validation", place)
+        spent = {"epoch": len(rows), "seconds": round(time.monotonic() - started, 3)}
+        rows.append({**spent, **found, "train/loss": total / count})
+        progress = (time.monotonic() - began) / seconds

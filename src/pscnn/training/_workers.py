@@ -48,7 +48,8 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _start_worker(threads: int) -> None:
-    torch.set_num_threads(threads)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(threads)
     stay_with_parent()
 
 

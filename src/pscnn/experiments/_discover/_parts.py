@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from pscnn.data import own
 from pscnn.experiments._discover._probe import Probe
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.groups import parse
-from pscnn.training import Target, choose_device, target_of
+from pscnn.training import Target, choose_device, suitable_threads, target_of
 
 PARTS = 4
 RATE = 5e-3
@@ -120,11 +121,12 @@ def train_part(
     device = choose_device(accelerator)
     x, y = ((x - centre) / scale).to(device), y.to(device)
     rng = np.random.default_rng([seed, part])
-    with torch.random.fork_rng(()):
+    with torch.random.fork_rng(()), contextlib.ExitStack() as stack:
         torch.manual_seed(1000 * seed + part)
         kind = {"vectors": about.kind == "vectors", "dense": about.kind == "masks"}
         probe = Probe(parse(group), subgroups, about.channels, about.shape, len(about.names), **kind)
         probe.to(device)
+        stack.enter_context(suitable_threads(probe))
         losses, done = _train(probe, x, y, train, target, _Units.of(about), rng, steps, seconds, batch_size, began)
         took = (time.monotonic() - began) / max(1, done)
         if not held:
