@@ -143,7 +143,7 @@ def right(rate: float, count: int, seed: int) -> np.ndarray:
 
 def compared(rates: dict[Subgroup, float], count: int) -> _verdict.Comparison:
     scores = np.stack([right(rate, count, seed) for seed, rate in enumerate(rates.values())])
-    return _verdict.compare(list(rates), scores, right(0.5, count, 99), np.arange(count) % 4, binary=True)
+    return _verdict.compare(list(rates), scores, right(0.5, count, 99), np.arange(count)[None] % 4, binary=True)
 
 
 def test_what_costs_nothing_is_kept_and_what_costs_much_is_broken() -> None:
@@ -202,12 +202,18 @@ def test_intervals_cover_all_means_at_once() -> None:
 
 
 def test_equal_scores_leave_room_for_doubt_and_networks_that_differ_widen_intervals() -> None:
-    _, half = _verdict.intervals(np.zeros((3, 100)), np.arange(100) % 4, binary=True)
+    _, half = _verdict.intervals(np.zeros((3, 100)), np.arange(100)[None] % 4, binary=True)
     assert (half > 0.01).all()
-    gaps, parts = np.random.default_rng(0).normal(0, 1, (1, 400)), np.arange(400) % 4
+    gaps, parts = np.random.default_rng(0).normal(0, 1, (1, 400)), np.arange(400)[None] % 4
     _, usual = _verdict.intervals(gaps, parts, binary=False)
     _, wide = _verdict.intervals(gaps + np.where(parts == 0, 4.0, 0.0), parts, binary=False)
     assert wide[0] > 3 * usual[0]
+    other = np.random.default_rng(1).permutation(400)[None] % 4  # of another round, whose networks do not differ
+    _, both = _verdict.intervals(gaps + np.where(parts == 0, 4.0, 0.0), np.concatenate([parts, other]), binary=False)
+    assert both[0] >= wide[0]
+    means, half = _verdict.intervals(np.concatenate([gaps, gaps * np.nan]), parts, binary=False)  # one diverged
+    assert np.isclose(half[0], usual[0])
+    assert np.isinf(half[1])
 
 
 # -- from data to an answer --------------------------------------------------------------------------------------------

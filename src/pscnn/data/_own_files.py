@@ -16,6 +16,8 @@ from pscnn.data._folder import DataError
 
 NIFTI = (".nii", ".nii.gz")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".npy", *NIFTI)
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP")
+"""Of images: for others a reader may start programs."""
 CHANNELS = (1, 3, 4)
 """Lengths of a last axis that count channels."""
 _LARGEST_VALUE = 1e30
@@ -145,7 +147,7 @@ def _image(path: Path) -> AnyArray:
 def _open_image(path: Path, read: Any) -> AnyArray:
     image_module = require("PIL.Image", "data", "Reading images")
     try:
-        with plain_file(path).open("rb") as handle, image_module.open(handle) as opened:
+        with plain_file(path).open("rb") as handle, image_module.open(handle, formats=FORMATS) as opened:
             found: AnyArray = read(opened, path)
             return found
     except PermissionError:

@@ -61,7 +61,7 @@ def common_spacing(sides: Sequence[Sequence[int]], spacings: Sequence[Sequence[f
         >>> common_spacing([(10, 40, 40)], [(4.0, 1.0, 1.0)])
         1.0
         >>> round(common_spacing([(100, 512, 512)], [(5.0, 0.7, 0.7)]), 2)
-        1.22
+        1.35
     """
     finest = min(min(own) for own in spacings)
     for own, lengths in zip(sides, spacings, strict=True):

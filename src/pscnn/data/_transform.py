@@ -89,8 +89,9 @@ def transform_targets(y: Tensor, elements: Tensor, kind: str) -> Tensor:
     if kind == "masks":
         if y.is_floating_point():
             return transform(y, elements)
-        shares = F.one_hot(y.long()).movedim(-1, 1).float()
-        return transform(shares, elements).argmax(1).to(y.dtype)
+        least = min(0, int(y.min())) if y.numel() else 0  # −1 where a class is not known
+        shares = F.one_hot(y.long() - least).movedim(-1, 1).float()
+        return (transform(shares, elements).argmax(1) + least).to(y.dtype)
     return y
 
 

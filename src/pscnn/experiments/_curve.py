@@ -120,7 +120,8 @@ def _score(said: Tensor, y: Tensor, kind: str) -> Tensor:
     """Per example, at most 1."""
     answers = _answers(said, y, kind)
     if kind in ("classes", "labels") or not y.is_floating_point():
-        return (answers == y).double().view(len(y), -1).mean(1)
+        known = (y >= 0).double().view(len(y), -1)  # of masks, −1 where a class is not known
+        return ((answers == y).double().view(len(y), -1) * known).sum(1) / known.sum(1).clamp_min(1)
     spread = (y - y.mean(0)).double().square().mean(0).sum().clamp_min(1e-12)
     return 1 - (answers - y).double().square().flatten(1).sum(1) / spread
 

@@ -51,6 +51,8 @@ def subgroup_words(one: Subgroup) -> str:
 def discovery_headline(found: Discovery) -> str:
     """The answer in a sentence or two, without symbols."""
     if not found.learnt:
+        if not found.examples and not found.complete:
+            return "Nothing has been compared yet."
         if found.examples < FEWEST:
             return "There are too few examples to say anything about symmetries."
         return "These networks learnt too little to say anything about symmetries."
@@ -80,6 +82,8 @@ def discovery_words(found: Discovery) -> list[str]:
 
 def _symmetries(found: Discovery) -> list[str]:
     if not found.learnt:
+        if not found.examples and not found.complete:
+            return []
         if found.examples < FEWEST:
             return [
                 f"There are {found.examples} examples that networks could be compared on; below {FEWEST} no verdict is "

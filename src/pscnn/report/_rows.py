@@ -12,7 +12,13 @@ from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
 from pscnn.training import ConfigError, RunError, Task, diverged, make_settings, read_result, read_task, task_of
 
-LABELS = {"cnn": "plain CNN", "scnn": "equivariant (SCNN)", "p-scnn": "partially equivariant (P-SCNN)"}
+LABELS = {
+    "cnn": "plain CNN",
+    "augment": "plain CNN, transformed copies",
+    "scnn": "equivariant (SCNN)",
+    "fixed": "equivariant to a subgroup",
+    "p-scnn": "partially equivariant (P-SCNN)",
+}
 FORMATS = ("text", "markdown", "latex", "csv")
 _LATEX = str.maketrans({"_": "\\_", "%": "\\%", "&": "\\&", "±": "$\\pm$", "–": "--", "|": "$|$"})
 Run = tuple[Path, dict[str, Any], dict[str, Any]]

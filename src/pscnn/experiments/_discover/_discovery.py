@@ -144,6 +144,9 @@ class Discovery:
             values["networks"] = [
                 Network(**one | {"validation": tuple(one["validation"])}) for one in values["networks"]
             ]
+            for one in values["networks"]:
+                if Path(one.run).is_absolute() or ".." in Path(one.run).parts:
+                    raise ValueError(f"the run {one.run} is not in this folder")
             return cls(folder=Path(folder), **values)
         except FileNotFoundError:
             raise RunError(f"{folder} is not the folder of a discovery: it has no {FILE}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,7 +20,7 @@ from pscnn._files import make_folder
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover import _plan
-from pscnn.experiments._discover._discovery import FILE, Discovery
+from pscnn.experiments._discover._discovery import Discovery
 from pscnn.experiments._discover._jobs import Job, pool_of, results
 from pscnn.experiments._discover._networks import (
     LABELS,
@@ -97,6 +98,11 @@ def discover(
     began = time.monotonic()
     if not minutes > 0:
         raise ConfigError(f"minutes must be positive, got {minutes}")
+    if isinstance(group, str):
+        try:
+            group = parse(group)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
     folder = (
         Path(out)
         if out is not None
@@ -108,7 +114,7 @@ def discover(
         reading.setdefault("square", group is None or own.has_quarter_turns(group))
         path = prepared_file(data, folder, **reading)
     about = own.read_about(path)
-    whole = parse(group) if isinstance(group, str) else group or parse("O(2)" if about.dimension == 2 else "O(3)")
+    whole = group or parse("O(2)" if about.dimension == 2 else "O(3)")
     if whole.dimension != about.dimension:
         raise ConfigError(f"{whole.name} acts on {whole.dimension} axes, but the examples have {about.dimension}")
     count = workers or os.cpu_count() or 1
@@ -118,9 +124,13 @@ def discover(
     if not resume:
         for file in done.iterdir():
             file.unlink()
-    elif (done / FILE).exists():  # all of it has been answered
-        return replace(Discovery.read(done), folder=folder)
     tell = print if say is None else say
+    before = _answered(done, minutes) if resume else None
+    if before is not None:
+        tell(f"this was answered before, within {before.minutes:g} minutes; more of them, or no resuming, ask again")
+        before = replace(before, folder=folder)
+        before.save()
+        return before
     tell(_plan.words(clock, len(candidates(whole)), PARTS, len(LABELS)))
     found = Discovery(folder, path.name, about, whole.name, None, [], False, 0, 0.0, 0.0, 0, minutes=minutes)
     with pool_of(count) as pool:
@@ -131,6 +141,15 @@ def discover(
         if found.complete:
             found.save(done)
     return found
+
+
+def _answered(done: Path, minutes: float) -> Discovery | None:
+    """The whole answer to the same question, if it had as much time; what is damaged is answered again."""
+    with contextlib.suppress(PscnnError):
+        found = Discovery.read(done)
+        if found.complete and found.minutes >= minutes:
+            return found
+    return None
 
 
 def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -> Iterator[Discovery]:
@@ -248,21 +267,27 @@ def _refined(
 
 
 def _compared(collected: Sequence[tuple[Sequence[Subgroup], PartResult]], about: own.About) -> Comparison:
-    """All scores of every example, averaged over the networks that have not seen it."""
+    """All scores of every example, averaged over the networks that have not seen it.
+
+    A subgroup's score is that of the identity, averaged over all networks, less what it loses against the identity in
+    the same networks: rounds differ in how long they are trained.
+    """
     union = list(dict.fromkeys(one for subgroups, _ in collected for one in subgroups))
     total = sum(about.counts[:2])
-    scores: Array = np.zeros((len(union), total))
-    times = np.zeros((len(union), total))
-    constant, parts = np.zeros(total), np.zeros(total, dtype=int)
+    free, lost = np.zeros(total), np.zeros((len(union), total))
+    times: Array = np.zeros((len(union), total))
+    constant, parts = np.zeros(total), np.full((-(-len(collected) // PARTS), total), -1)
     for number, (subgroups, one) in enumerate(collected):
         here = np.ix_(np.array([union.index(subgroup) for subgroup in subgroups]), one.rows)
-        scores[here] += one.scores
+        lost[here] += one.scores[:1] - one.scores  # the identity is the first of every round
         times[here] += 1
-        constant[one.rows] = one.constant
-        parts[one.rows] = number
+        free[one.rows] += one.scores[0]
+        constant[one.rows] += one.constant
+        parts[number // PARTS, one.rows] = number
     seen = (times > 0).all(0)
-    scores = scores[:, seen] / times[:, seen]
-    return compare(union, scores, constant[seen], parts[seen], binary=not about.regression)
+    free, constant = free[seen] / times[0, seen], constant[seen] / times[0, seen]
+    scores: Array = free - lost[:, seen] / times[:, seen]
+    return compare(union, scores, constant, parts[:, seen], binary=not about.regression)
 
 
 def _with(found: Discovery, compared: Comparison, trained: int) -> Discovery:

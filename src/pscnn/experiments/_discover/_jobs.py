@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from pscnn.training import RunError, processes
 
@@ -49,7 +51,7 @@ def results(jobs: Sequence[Job], folder: Path, pool: Executor | None) -> Iterato
     for number, job in enumerate(jobs):
         try:
             found = job.read(folder / job.name)
-        except (OSError, ValueError, KeyError, TypeError, EOFError):  # not there, or damaged
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error):  # not there, or damaged
             left.append(number)
         else:
             yield number, found

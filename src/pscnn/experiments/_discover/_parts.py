@@ -131,10 +131,8 @@ def train_part(
         took = (time.monotonic() - began) / max(1, done)
         if not held:
             rows = rows[:0]
-        scores = _scores(probe.eval(), x[rows], y[rows], target, _Units.of(about), rng)
-    if about.kind == "masks":
-        y = probe.on_grid(y)
-    constant = target.constant_score(y[rows], y[train]).double().cpu().numpy() if held else np.zeros(0)
+        seen = probe.on_grid(y[train]) if about.kind == "masks" else y[train]
+        scores, constant = _scores(probe.eval(), x[rows], y[rows], seen, target, _Units.of(about), rng)
     return PartResult(rows, scores, constant, losses, done, took)
 
 
@@ -206,18 +204,25 @@ def _said(probe: Probe, x: Tensor, y: Tensor, rng: np.random.Generator, pixels: 
 
 
 @torch.no_grad()
-def _scores(probe: Probe, x: Tensor, y: Tensor, target: Target, units: _Units, rng: np.random.Generator) -> Array:
-    """(subgroups, examples): of the mean answer over random turns; of masks, the mean over turns of the score."""
+def _scores(
+    probe: Probe, x: Tensor, y: Tensor, seen: Tensor, target: Target, units: _Units, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """(subgroups, examples): of the mean answer over random turns; of masks, the mean over turns of the score.
+
+    And of a constant answer, from the targets that were ``seen`` in training: of the same pixels, if these are masks.
+    """
     if not len(x):
-        return np.zeros((len(probe.subgroups), 0))
-    out = []
+        return np.zeros((len(probe.subgroups), 0)), np.zeros(0)
+    out, constant = [], []
     dense = bool(probe.trunk.local)
     for chosen in torch.arange(len(x)).split(8 if dense else 256):
         if dense:
             turns = [_said(probe, x[chosen], y[chosen], rng, None) for _ in range(DENSE_VIEWS)]
             scores = [torch.stack([target.score(own, wanted) for own in said]) for said, wanted in turns]
             out.append(torch.stack(scores).mean(0))
+            constant.append(torch.stack([target.constant_score(wanted, seen) for _, wanted in turns]).mean(0))
         else:
             said = torch.stack([_said(probe, x[chosen], y[chosen], rng, None)[0] for _ in range(VIEWS)]).mean(0)
             out.append(torch.stack([target.score(units(own), y[chosen]) for own in said]))
-    return torch.cat(out, 1).double().cpu().numpy()
+            constant.append(target.constant_score(y[chosen], seen))
+    return torch.cat(out, 1).double().cpu().numpy(), torch.cat(constant).double().cpu().numpy()

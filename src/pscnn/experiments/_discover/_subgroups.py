@@ -152,7 +152,8 @@ def candidates(group: Group, found: Sequence[Subgroup] = (), numbers: Sequence[i
     some = [identity(group), *(Subgroup(C(n)) for n in numbers), Subgroup(SO2())]
     for n in (1, *numbers):
         some += [Subgroup(D(n), angle) for angle in (USUAL_ANGLES if n % 3 else USUAL_ANGLES[:2])]
-    whole = [Subgroup(O2()), *([] if isinstance(group, D) else [Subgroup(group)])]
+    own = [Subgroup(C(group.n)), Subgroup(group, 90.0)] if isinstance(group, D) else [Subgroup(group)]
+    whole = [Subgroup(O2()), *own]
     return within(group, [*some, *found, *whole])
 
 

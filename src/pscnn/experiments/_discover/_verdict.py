@@ -81,7 +81,7 @@ def compare(
         subgroups: The identity first.
         scores: (subgroups, examples).
         constant: Of a constant answer, (examples,).
-        parts: Which network scored each example, (examples,).
+        parts: Which network scored each example in every round, (rounds, examples).
         binary: Whether scores are 0 or 1, or shares of labels.
     """
     count = scores.shape[1]
@@ -97,7 +97,7 @@ def compare(
         means, half = intervals(gaps, parts, binary=binary)
     low, high = (dict(zip(pairs, ends[: len(pairs)], strict=True)) for ends in (means - half, means + half))
     better = (means + half)[len(pairs) :] < 0
-    learnt = bool(better.any()) and count >= FEWEST
+    learnt = bool(better.any()) and count >= FEWEST and len(np.unique(parts)) > 1  # one network may be chance
     error = float("inf") if binary else max(1e-6, -float(scores[0].mean()))
     tolerance = min(TOLERANCE, error)
     noticeable = min(NOTICEABLE, 0.2 * error)
@@ -138,14 +138,20 @@ def intervals(gaps: Array, parts: AnyArray, *, binary: bool) -> tuple[Array, Arr
 
     Args:
         gaps: Differences of scores, (comparisons, examples).
-        parts: Which network scored each example.
+        parts: Which network scored each example in every round, (rounds, examples).
         binary: Whether scores are 0 or 1.
     """
     count = gaps.shape[1]
+    finite = np.isfinite(gaps).all(1)
+    if not finite.all():  # of networks that diverged nothing is known
+        means, half = np.zeros(len(gaps)), np.full(len(gaps), np.inf)
+        if finite.any():
+            means[finite], half[finite] = intervals(gaps[finite], parts, binary=binary)
+        return means, half
     means = gaps.mean(1)
     spread = gaps - means[:, None]
     variance = spread.var(1, ddof=1) / count
-    variance = variance * _between(gaps, parts, variance)
+    variance = variance * (1 + sum(_between(gaps, own, variance) - 1 for own in parts))
     deviation = np.sqrt(np.maximum(variance, 1e-18))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(DRAWS, count))
     scale = np.sqrt(np.maximum(spread.var(1), 1e-18) * count)
@@ -157,8 +163,8 @@ def intervals(gaps: Array, parts: AnyArray, *, binary: bool) -> tuple[Array, Arr
 
 
 def _between(gaps: Array, parts: AnyArray, variance: Array) -> Array:
-    """By how much the variance of a mean is larger than that of its examples, as the parts' means tell."""
-    labels = np.unique(parts)
+    """By how much the variance of a mean is larger than that of its examples, as the parts' means of a round tell."""
+    labels = np.unique(parts[parts >= 0])
     if len(labels) < 2:
         return np.ones(len(gaps))
     means = np.stack([gaps[:, parts == label].mean(1) for label in labels])
@@ -195,10 +201,10 @@ def consistent(subgroups: Sequence[Subgroup], own: Sequence[str]) -> tuple[list[
 
 
 def _largest(subgroups: Sequence[Subgroup], verdicts: Sequence[str], scores: Array) -> Subgroup | None:
-    """The largest that is kept, the better mean where two are equally large; None where a larger one is unclear."""
+    """The largest that is kept, the better mean where two are equally large; None where any larger one is unclear."""
     kept = [k for k, verdict in enumerate(verdicts) if verdict == KEPT]
     best = max(kept, key=lambda k: (*subgroups[k].rank, scores[k].mean(), -k))
     one = subgroups[best]
-    if any(v == UNCLEAR and other.includes(one) for v, other in zip(verdicts, subgroups, strict=True)):
+    if any(v == UNCLEAR and other.rank > one.rank for v, other in zip(verdicts, subgroups, strict=True)):
         return None
     return one

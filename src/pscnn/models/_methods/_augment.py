@@ -90,7 +90,7 @@ class Augmented(ConstantsModule):
             if not all(psi.is_trivial for psi in fields.irreps):  # every n channels are a vector
                 vectors = x.reshape(x.shape[0], -1, elements.shape[-1], math.prod(x.shape[2:]))
                 x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
-            if x.ndim == 2:
+            if isinstance(x, Tensor) and x.ndim == 2:  # no map; a tracer's proxy is one
                 return x
             source = self.from_space @ elements.mT @ self.into_space
             affine = torch.cat([source, torch.zeros_like(source[..., :1])], 2)
