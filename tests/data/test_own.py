@@ -497,3 +497,14 @@ def test_archives_that_are_packed_in_another_way_are_refused(tmp_path: Path) -> 
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"is damaged or not an \.npz file"):
         own.prepare(path, tmp_path / "data.npz")
+
+
+def test_what_is_called_an_image_is_read_as_one_and_starts_no_program(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for k in range(6):
+            (tmp_path / "data" / name / f"{k}.png").write_bytes(
+                b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EOF\n"
+            )
+    with pytest.raises(DataError, match=r"\.png"):
+        own.prepare(tmp_path / "data", tmp_path / "out.npz")

@@ -181,3 +181,9 @@ def test_masks_turn_with_their_images() -> None:
 def test_unknown_kinds_of_targets_get_a_sentence() -> None:
     with pytest.raises(ValueError, match="one of classes, labels, numbers, vectors, masks, got 'boxes'"):
         transform_targets(torch.zeros(1), torch.eye(2), "boxes")
+
+
+def test_pixels_whose_class_is_not_known_turn_along() -> None:
+    masks = torch.tensor([[[-1, 0, 1], [-1, 0, 0], [-1, 2, 0]]])
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    assert torch.equal(transform_targets(masks, quarter, "masks"), masks.rot90(1, (1, 2)))

@@ -14,7 +14,7 @@ import pscnn
 from pscnn import models
 from pscnn.data import own
 from pscnn.experiments import Discovery, Statement, Subgroup, receptive_fields
-from pscnn.experiments._discover import _engine, _jobs, _parts, _subgroups, _verdict
+from pscnn.experiments._discover import _engine, _jobs, _networks, _parts, _subgroups, _verdict
 from pscnn.experiments._discover._poses import folds
 from pscnn.experiments._discover._probe import Probe
 from pscnn.experiments._presence import Presence
@@ -211,7 +211,7 @@ def test_equal_scores_leave_room_for_doubt_and_networks_that_differ_widen_interv
     other = np.random.default_rng(1).permutation(400)[None] % 4  # of another round, whose networks do not differ
     _, both = _verdict.intervals(gaps + np.where(parts == 0, 4.0, 0.0), np.concatenate([parts, other]), binary=False)
     assert both[0] >= wide[0]
-    means, half = _verdict.intervals(np.concatenate([gaps, gaps * np.nan]), parts, binary=False)  # one diverged
+    _, half = _verdict.intervals(np.concatenate([gaps, gaps * np.nan]), parts, binary=False)  # one diverged
     assert np.isclose(half[0], usual[0])
     assert np.isinf(half[1])
 
@@ -294,6 +294,9 @@ def test_processes_that_are_killed_are_named(tmp_path: Path) -> None:
 def test_questions_that_cannot_be_asked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"SO\(3\) acts on 3 axes, but the examples have 2"):
         pscnn.discover(sky(), group="SO(3)", out=tmp_path / "a")
+    for name in ("foo", "C(0)"):
+        with pytest.raises(ConfigError, match=r"foo|C\(N\)"):
+            pscnn.discover(sky(), group=name, out=tmp_path / "c")
     with pytest.raises(ConfigError, match=r"minutes must be positive, got 0"):
         pscnn.discover(sky(), minutes=0, out=tmp_path / "b")
     with pytest.raises(RunError, match=r"is not the folder of a discovery: it has no discovery\.json"):
@@ -356,3 +359,46 @@ def test_every_kind_of_target_is_scored_with_or_without_held_out_examples(tmp_pa
         assert found.scores.shape == (2, len(found.rows))
         assert len(found.constant) == len(found.rows) == (5 if held else 0)
         assert np.isfinite(found.scores).all()
+
+
+def test_rounds_that_are_trained_for_less_time_cost_no_symmetry_anything() -> None:
+    """A mirror line that only the second round has, whose networks are all worse, is compared with their identity."""
+    about = own.About((8, 8), 1, ("a", "b"), "classes", 0.0, 1.0, counts=(300, 100, 100))
+    rng = np.random.default_rng(0)
+    collected = []
+    for subgroups, rate in (([IDENTITY, HALF], 0.98), ([IDENTITY, MIRROR], 0.9)):
+        rows = rng.permutation(400)
+        for part in range(_parts.PARTS):
+            own_rows = rows[part :: _parts.PARTS]
+            free = (rng.random(100) < rate).astype(float)
+            other = free if subgroups[1] == MIRROR else (rng.random(100) < 0.5).astype(float)
+            constant = np.tile([0.0, 1.0], 50)
+            collected.append(
+                (subgroups, _parts.PartResult(own_rows, np.stack([free, other]), constant, np.zeros(2), 9, 1.0))
+            )
+    found = _engine._compared(collected, about)
+    assert found.kept == MIRROR
+    assert {str(one.subgroup): one.verdict for one in found.statements} == {str(HALF): "broken", str(MIRROR): "kept"}
+
+
+def test_a_larger_symmetry_that_is_unclear_leaves_the_answer_open() -> None:
+    quarter = Subgroup(C(4))
+    scores = np.zeros((3, 4))
+    assert _verdict._largest([IDENTITY, MIRROR, quarter], ["kept", "kept", "broken"], scores) == MIRROR
+    assert _verdict._largest([IDENTITY, MIRROR, quarter], ["kept", "kept", "cannot tell"], scores) is None
+
+
+def test_dihedral_groups_are_candidates_themselves() -> None:
+    for n in (3, 5, 8):
+        found = _subgroups.candidates(D(n))
+        assert Subgroup(D(n), 90.0) in found
+        assert Subgroup(C(n)) in found
+
+
+def test_runs_of_a_received_discovery_lie_in_its_folder(tmp_path: Path) -> None:
+    about = own.About((8, 8), 1, ("a", "b"), "classes", 0.0, 1.0, counts=(3, 1, 1))
+    for run in ("../outside", "/etc"):
+        network = _networks.Network("cnn", run, (1.0,), 1.0, 1, 0.1, 1)
+        Discovery(tmp_path, "data.npz", about, "O(2)", None, [], False, 0, 0.0, 0.0, 0, networks=[network]).save()
+        with pytest.raises(RunError, match="is not in this folder"):
+            Discovery.read(tmp_path)

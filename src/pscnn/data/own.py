@@ -144,7 +144,10 @@ def has_quarter_turns(group: Group | str) -> bool:
         >>> [has_quarter_turns(name) for name in ("O(2)", "C(6)", "D(2)", "SO(3)")]
         [True, False, False, True]
     """
-    group = parse(group) if isinstance(group, str) else group
+    try:
+        group = parse(group) if isinstance(group, str) else group
+    except ValueError as error:
+        raise DataError(str(error)) from None
     n = group.dimension
     turns = []
     for i, j in combinations(range(n), 2):
