@@ -102,20 +102,6 @@ def test_resizing_keeps_proportions_and_says_what_is_lost(tmp_path: Path) -> Non
     assert np.abs(stored[0, 0].numpy() - wanted)[2:-2, 2:-2].max() < 0.02
 
 
-def test_a_prepared_file_can_be_made_smaller(tmp_path: Path) -> None:
-    prepare(tmp_path, RNG.integers(0, 255, (10, 32, 16), dtype=np.uint8))
-    about = own.shrink(tmp_path / "prepared.npz", tmp_path / "small.npz", 16, "since time is short")
-    assert about.notes[-1] == (
-        "Examples of 32×16 were resized to 16×8 since time is short, and details finer than 2 pixels were lost."
-    )
-    assert own.load(tmp_path / "small.npz")["train"].pixels.shape[1:] == (1, 16, 8)
-    image = RNG.integers(0, 255, (32, 16), dtype=np.uint8)
-    Image.fromarray(image).save(tmp_path / "one.png")
-    assert own.read_example(tmp_path / "one.png", about).shape == (1, 16, 8)
-    with pytest.raises(DataError, match="size must be 8 or more and below 32, got 32"):
-        own.shrink(tmp_path / "prepared.npz", tmp_path / "small.npz", 32)
-
-
 def test_what_does_not_fit_into_memory_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_own_shape, "MEMORY", 1e-9)
     with pytest.raises(

@@ -19,9 +19,7 @@ MEMORY = 0.5
 """The share of the machine's memory that prepared examples may take."""
 
 
-def choose_shape(
-    examples: Sequence[Example], source: object, size: int | None, square: bool, because: str
-) -> dict[str, Any]:
+def choose_shape(examples: Sequence[Example], source: object, size: int | None, square: bool) -> dict[str, Any]:
     """Shape, frame, spacing and channels that all examples get, and what is done to them, in sentences."""
     if len({example.values.ndim for example in examples}) > 1:
         raise DataError("some files are images and some are volumes: all must be of one kind")
@@ -49,7 +47,7 @@ def choose_shape(
         equal = all(len({*own}) == 1 for own in sides) or not different
         notes.append(
             f"Examples of {what} were {'' if equal else 'filled up to equal sides and '}resized to "
-            f"{times(shape)}{f' {because}' if because else ''}{lost}."
+            f"{times(shape)}{lost}."
         )
         frame = () if different else frame
     if len({*shape}) > 1:

@@ -37,9 +37,9 @@ from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
 from pscnn.data._own_about import KINDS, About
 from pscnn.data._own_files import SUFFIXES, is_example
-from pscnn.data._own_fit import UNKNOWN, resize
+from pscnn.data._own_fit import UNKNOWN
 from pscnn.data._own_objects import name_of, read_object
-from pscnn.data._own_shape import all_masks, all_pixels, choose_shape, times
+from pscnn.data._own_shape import all_masks, all_pixels, choose_shape
 from pscnn.data._own_single import mask_of_file, read_example, write_mask
 from pscnn.data._own_sources import Found, read
 from pscnn.data._own_targets import natural, wanted_kind
@@ -60,7 +60,6 @@ __all__ = [
     "prepare",
     "read_about",
     "read_example",
-    "shrink",
     "write_contact_sheet",
     "write_mask",
 ]
@@ -78,7 +77,6 @@ def prepare(
     out: str | Path,
     *,
     size: int | None = None,
-    because: str = "",
     seed: int = 0,
     target: str | None = None,
     regression: bool | None = None,
@@ -94,7 +92,6 @@ def prepare(
         source: Folder, ``.npz``, ``.csv``, arrays or a data set; see the module.
         out: The file to write.
         size: The longest side to resize examples to; by default they stay as they are.
-        because: Why, for the note about it: "since 10 minutes are too few for more".
         seed: Of the split, where the data do not say it: a fifth of every class for validation and for testing.
         target: The kind of targets, one of ``KINDS``; by default as they look.
         regression: An older way to say ``target="numbers"`` (true) or ``"classes"`` (false).
@@ -118,7 +115,7 @@ def prepare(
         found, source = read_object(source, wanted, dimension, on_read), name_of(source)
     targets, names = _targets(found, source)
     split = _split(found, targets, names, source, seed)
-    geometry = choose_shape(found.examples, source, size, square, because)
+    geometry = choose_shape(found.examples, source, size, square)
     notes = (*found.notes, *found.targets.notes, *geometry.pop("notes"))
     about = About(
         names=names, kind=found.targets.kind, low=0.0, high=1.0, notes=notes, source=str(source),
@@ -191,36 +188,6 @@ def _check_columns(train: AnyArray, names: Sequence[str], source: object) -> Non
         raise DataError(
             f"{source}: the target {name!r} is the same in all training examples; leave it out, or split otherwise"
         )
-
-
-def shrink(path: str | Path, out: str | Path, size: int, because: str = "") -> About:
-    """Write a prepared file again with smaller examples.
-
-    Args:
-        path: The prepared file.
-        out: The file to write.
-        size: The longest side.
-        because: Why, for the note about it.
-    """
-    about = read_about(path)
-    if not SMALLEST <= size < about.size:
-        raise DataError(f"size must be {SMALLEST} or more and below {about.size}, got {size}")
-    arrays = _open(Path(path), ("pixels", "targets", "split"))
-    _check_arrays(Path(path), arrays, about)
-    shape = tuple(max(1, round(n * size / about.size)) for n in about.shape)
-    pixels = np.stack(
-        [resize(torch.from_numpy(one).float(), shape).numpy().astype(one.dtype) for one in arrays["pixels"]]
-    )
-    targets = arrays["targets"]
-    if about.kind == "masks":
-        targets = np.stack([resize(torch.from_numpy(one)[None], shape)[0].numpy() for one in targets])
-    note = (
-        f"Examples of {times(about.shape)} were resized to {times(shape)}{f' {because}' if because else ''}, and "
-        f"details finer than {about.size / size:.2g} pixels were lost."
-    )
-    about = replace(about, shape=shape, notes=(*about.notes, note))
-    write_prepared(Path(out), pixels, targets, arrays["split"], about)
-    return about
 
 
 def write_contact_sheet(path: str | Path, out: str | Path) -> None:

@@ -7,6 +7,7 @@ from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
 from pscnn.experiments._curve import Curve, curve
 from pscnn.experiments._discover import (
+    FEWEST,
     LABELS,
     Difference,
     Discovery,
@@ -42,6 +43,7 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
 """Tables and figures, one or several, by the name under which ``pscnn reproduce`` knows them."""
 
 __all__ = [
+    "FEWEST",
     "FLOW_DATASETS",
     "LABELS",
     "OUTCOMES",

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pscnn.experiments import LABELS, Discovery, Network, Statement, Subgroup, curve
+from pscnn.experiments import FEWEST, LABELS, Discovery, Network, Statement, Subgroup, curve
 from pscnn.groups import parse
 from pscnn.report._curve import curve_figure, curve_words
 from pscnn.report._folded import address
@@ -18,8 +18,6 @@ from pscnn.report._phrases import group_words, listed, plain
 from pscnn.report._presence import presence_words
 from pscnn.training import RunError, load
 
-FEWEST = 50
-"""Held-out examples below which nothing is said."""
 TOLERANCE = {False: "3 points", True: "3 % of the variance, and no more than the error without any symmetry"}
 MOST_LISTED = 4
 CURVE_EXAMPLES, CURVE_STEPS = {2: 100, 3: 16}, 12

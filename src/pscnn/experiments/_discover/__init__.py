@@ -5,9 +5,10 @@ from pscnn.experiments._discover._engine import discover
 from pscnn.experiments._discover._networks import LABELS, Network
 from pscnn.experiments._discover._prepare import prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup
-from pscnn.experiments._discover._verdict import Statement
+from pscnn.experiments._discover._verdict import FEWEST, Statement
 
 __all__ = [
+    "FEWEST",
     "LABELS",
     "Difference",
     "Discovery",
