@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 import subprocess
 import sys
 
@@ -65,7 +66,7 @@ def test_in_the_interpreter() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 3 + 4 + 4 + 1 + 6 + 1)
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 3 + 3 + 4 + 1 + 4 + 1 + 10 + 1)
 
 
 def use_kernels(here: bool) -> None:
@@ -128,6 +129,20 @@ def compare_strided(layer: nn.AvgPoolAntialiased | nn.Conv2d | nn.Conv3d, size: 
     check(results)
 
 
+def compare_pools() -> None:
+    """Means of windows against torch's, which is right on CPUs, in networks without symmetry."""
+    kit = models._kit.PlainKit(2, 5)
+    for stride, padding, size in ((2, 1, 15), (2, 2, 12), (1, 1, 7)):
+        (pool,), results = kit.pool(stride, padding), []
+        for here in (False, True):
+            use_kernels(here)
+            x = torch.randn(2, 5, size, size, generator=torch.Generator().manual_seed(2)).requires_grad_()
+            y = pool(x)
+            results.append([y, *torch.autograd.grad(y.square().sum(), x)])
+        check(results)
+        torch.testing.assert_close(results[0][0], torch.nn.AvgPool2d(5, stride, padding)(x))
+
+
 def compare_nonlinearities(layer: nn.GatedNonlinearity | nn.FourierPointwise) -> None:
     """Without normalisation before them: values, gradients, and gradients of those."""
     results = []
@@ -159,6 +174,41 @@ def compare_expansions(group: Group, frequency: int, bandlimit: int) -> None:
         second = torch.autograd.grad(torch.cat(first).square().sum(), inputs)
         results.append([layer.kernel(), y, *once, *first, *second])
     check(results, rtol=1e-3, atol=1e-3 * float(results[0][-1].abs().max()))
+
+
+def compare_together() -> None:
+    """The kernels of several layers at once: of several bases and band-limits, with shared densities and without."""
+    group = O2()
+
+    def fields(count: int) -> FieldType:
+        return FieldType(group, count * [group.functions(2)])
+
+    torch.manual_seed(0)
+    shared, scalars = Likelihood(group, 2), FieldType(group, 2 * [group.trivial])
+    layers = [
+        nn.Conv2d(scalars, fields(3), 5, padding=2, likelihood=Likelihood(group, 2)),
+        nn.Conv2d(fields(3), fields(27), 3, padding=1, likelihood=shared),
+        nn.Conv2d(fields(27), fields(2), 3, likelihood=shared),
+        nn.Conv2d(fields(2), fields(4), 1, likelihood=Likelihood(group, 1)),
+        nn.Conv2d(fields(4), fields(2), 3),
+    ]
+    for layer in layers:
+        if isinstance(layer.likelihood, Likelihood):
+            torch.nn.init.normal_(layer.likelihood.coefficients)
+    model = torch.nn.Sequential(*layers)
+    x, results = torch.randn(2, 2, 7, 7), []
+    for module, here in ((model, False), (pickle.loads(pickle.dumps(nn.expand_together(model))), True)):
+        use_kernels(here)
+        y, inputs = module(x), list(module.parameters())
+        assert all(layer._ready is None for layer in module)  # for this call only
+        once = torch.autograd.grad(y.square().sum(), inputs, retain_graph=True)
+        first = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(torch.cat([f.flatten() for f in first]).square().sum(), inputs)
+        results.append([v / v.detach().abs().max().clamp(min=1e-9) for v in (y, *once, *first, *second)])
+    (hook,) = module._forward_pre_hooks.values()
+    bundles = vars(hook)["_known"][1]
+    assert sorted(len(bundle.numbers) for bundle in bundles) == [1, 1, 1, 2]  # that is how they were made
+    check(results, rtol=1e-3, atol=1e-3)
 
 
 def compare_networks(method: str, nonlinearity: str, compiled: bool = False) -> None:
@@ -205,6 +255,17 @@ def check_operations() -> None:
         (_fast.blurred, (torch.randn(2, 5, 6, 32).movedim(-1, 1), torch.rand(5), [3, 3], 2, 2, False)),
         (_fast.image_patches, (torch.randn(2, 1, 6, 6), [4, 4], 3, 1, 0, 32)),
     ]
+    fields = FieldType(O2(), 3 * [O2().functions(2)])
+    for likelihood in (None, Likelihood(O2(), 2)):
+        conv = nn.Conv2d(fields, fields, 3, bias=False, likelihood=likelihood)
+        assert conv._shape is not None
+        given, *constants = (None,) if likelihood is None else (t.detach() for t in _expansion.density_of(likelihood))
+        table = None if likelihood is None else conv.slot_table0
+        made, sizes = (conv.weight.detach(), given, conv.sampled0, table, constants), list(conv._shape.copies)
+        largest = max(conv._shape.irreps, default=0)
+        with_arguments.append((_expansion.expand, (*made, sizes, [3, 3], largest, torch.bfloat16)))
+        kernel, *rest = _expansion.expand(*made, sizes, [3, 3], largest, torch.float32)
+        with_arguments.append((_expansion.expand_back, (kernel[:30, :30], *made, *rest, sizes, largest)))
     for operation, arguments in with_arguments:
         torch.library.opcheck(operation.known, arguments, test_utils=("test_schema", "test_faketensor"))
         print("the same")
@@ -234,12 +295,14 @@ if __name__ == "__main__":
         compare_layers(*layer_and_input(*case))
     for blur in ((2, 2, 1, 15), (2, 1, 1, 6), (2, 2, 0, 12), (3, 2, 2, 7)):
         compare_blurs(*blur)
+    compare_pools()
     irreps = FieldType(O2(), 3 * [direct_sum(list(O2().irreps(2)))])
     compare_nonlinearities(nn.GatedNonlinearity(irreps))
     compare_nonlinearities(nn.GatedNonlinearity(irreps, "field"))
     compare_nonlinearities(nn.FourierPointwise(FieldType(O2(), 3 * [O2().functions(2)])))
     for group, frequency, bandlimit in ((O2(), 2, 2), (SO2(), 3, 1), (D(4), 2, 2), (SO3(), 1, 1)):
         compare_expansions(group, frequency, bandlimit)
+    compare_together()
     for pair in (("p-scnn", "gated"), ("p-scnn", "fourier"), ("rpp", "gated")):
         compare_networks(*pair)
     compare_networks("p-scnn", "gated", compiled=True)

@@ -13,7 +13,7 @@ from pscnn import nn
 from pscnn.groups import O3, Group, Representation, direct_sum
 from pscnn.kernels import Gaussian
 from pscnn.measures import Measure
-from pscnn.models._methods import METHODS, FreeConvolution
+from pscnn.models._methods import METHODS, FreeConvolution, FreePool
 from pscnn.nn import FieldType
 
 Window = tuple[int, int, int]
@@ -189,7 +189,7 @@ class PlainKit:
 
     def pool(self, stride: int, padding: int) -> list[tnn.Module]:
         """Average pooling."""
-        return [(tnn.AvgPool2d if self.dimension == 2 else tnn.AvgPool3d)(5, stride, padding)]
+        return [FreePool(self.dimension, 5, stride, padding)]
 
     def halve(self) -> list[tnn.Module]:
         """Half the resolution."""

@@ -9,7 +9,7 @@ from pscnn.nn._conv_transpose import ConvTranspose2d, ConvTranspose3d
 from pscnn.nn._convert import Method, RestrictHere, convert
 from pscnn.nn._export import export
 from pscnn.nn._factors import FieldProduct, FieldScale, SqueezeExcitation
-from pscnn.nn._fast import convolve
+from pscnn.nn._fast import average_pool, convolve
 from pscnn.nn._field_norm import FieldStatistics, affine
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import FourierBatchNorm, FourierPointwise, QuotientFourierPointwise, function_field, softplus
@@ -22,6 +22,7 @@ from pscnn.nn._restriction import Restriction
 from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
 from pscnn.nn._spatial import AvgPoolAntialiased, DiskMask, FieldDropout, StochasticDepth, Upsample
 from pscnn.nn._steerable import SteerableMap
+from pscnn.nn._together import expand_together
 
 __all__ = [
     "AvgPoolAntialiased",
@@ -59,11 +60,13 @@ __all__ = [
     "TileBasis",
     "Upsample",
     "affine",
+    "average_pool",
     "compile_ahead",
     "convert",
     "convolve",
     "equivariant_part",
     "expand_once",
+    "expand_together",
     "export",
     "function_field",
     "softplus",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,18 +13,34 @@ from pscnn.likelihood import Likelihood, density_moments
 from pscnn.measures import Measure
 from pscnn.nn._bases import Tile, multiply
 from pscnn.nn._fast import CHANNELS, empty, even, fused, with_surplus
+from pscnn.nn._operation import Operation
 
 LARGEST_GRID = 1024
 """Nodes of a density's grid that one program holds."""
 
 
-def has_kernels(x: Tensor) -> bool:
-    """Whether these functions can be used: a compiler makes its own kernels, and tensors without values have none.
+def has_kernels(x: Tensor, compiled: bool = False) -> bool:
+    """Whether these functions can be used: tensors without values have none, and what is exported must do without them.
 
     They are written for single precision; a layer whose weights are in half has few operations of torch instead.
+
+    Args:
+        x: A parameter.
+        compiled: Whether they are operations for a compiler, too. It would take minutes over what they consist of.
     """
-    plain = type(x) in (Tensor, nn.Parameter) and x.dtype == torch.float32
-    return plain and not torch.compiler.is_compiling() and fused(x)
+    if torch.compiler.is_compiling() and (not compiled or _exporting()):
+        return False
+    return type(x) in (Tensor, nn.Parameter) and x.dtype == torch.float32 and fused(x)
+
+
+def wanted_dtype(weight: Tensor) -> torch.dtype:
+    """Of kernels: that of autocast on a GPU, or that of the weights."""
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else weight.dtype
+
+
+def _exporting() -> bool:
+    # Versions before 2.7 do not tell; they get what can be exported.
+    return not hasattr(torch.compiler, "is_exporting") or torch.compiler.is_exporting()
 
 
 class Shape(NamedTuple):
@@ -45,6 +62,22 @@ class Shape(NamedTuple):
         tile = self.tile
         return tile.out_copies, tile.in_copies, tile.d_out, tile.d_in, math.prod(self.spatial)
 
+    @property
+    def channels(self) -> tuple[int, int]:
+        """Out and in."""
+        return self.tile.out_copies * self.tile.d_out, self.tile.in_copies * self.tile.d_in
+
+    @property
+    def padded(self) -> tuple[int, int]:
+        """The same, up to whole portions."""
+        rows, columns = self.channels
+        return rows + -rows % CHANNELS, columns + -columns % CHANNELS
+
+    @property
+    def largest(self) -> int:
+        """Rows of the largest moment."""
+        return max(self.irreps, default=0)
+
 
 def density_of(measure: Measure) -> tuple[Tensor, ...]:
     """The coefficients of a density and its constants, or the moments of another measure."""
@@ -52,11 +85,31 @@ def density_of(measure: Measure) -> tuple[Tensor, ...]:
         not isinstance(measure, Likelihood)
         or measure.grid_size > LARGEST_GRID
         or not measure.coefficients.numel()
-        or not has_kernels(measure.coefficients)
+        or not has_kernels(measure.coefficients, compiled=True)
     ):
         with torch.autocast("cuda", enabled=False):
             return (measure.flat_moments(),)
     return measure.logit_coefficients(), measure.logit_matrix, measure.log_weights, measure.moment_matrix
+
+
+def moments_of_all(
+    densities: Sequence[tuple[int, tuple[Tensor, ...]]],
+) -> tuple[list[Tensor], dict[int, tuple[int, int]]]:
+    """The moments of several measures in rows, a table for all with equal constants; and which table and row is whose.
+
+    Args:
+        densities: What ``density_of`` gives, with a name for each.
+    """
+    alike: dict[tuple[int, ...], list[tuple[int, tuple[Tensor, ...]]]] = {}
+    for name, (given, *constants) in densities:
+        alike.setdefault((len(given), *map(id, constants)), []).append((name, (given, *constants)))
+    tables, places = list[Tensor](), dict[int, tuple[int, int]]()
+    for own in alike.values():
+        rows = torch.stack([given for _, (given, *_) in own])
+        constants = list(own[0][1][1:])
+        places |= {name: (len(tables), row) for row, (name, _) in enumerate(own)}
+        tables.append(_Moments.apply(rows, *constants) if constants else rows)  # type: ignore[no-untyped-call]
+    return tables, places
 
 
 def moments_of(measure: Measure) -> Tensor:
@@ -82,7 +135,8 @@ class _Moments(torch.autograd.Function):
 
         coefficients, masses, *constants = ctx.saved_tensors
         if torch.is_grad_enabled():  # this gradient is to be differentiated
-            found = density_moments(coefficients, *constants)
+            rows = coefficients.view(-1, coefficients.shape[-1])
+            found = torch.stack([density_moments(row, *constants) for row in rows]).view_as(gradients[0])
             (own,) = torch.autograd.grad(found, coefficients, gradients[0], create_graph=True)
         else:
             own = _triton_expansion.density_backward(gradients[0], masses, constants[0], constants[2])
@@ -121,6 +175,65 @@ def _turned(weight: Tensor, moments: Tensor, segments: tuple[Any, ...], irreps: 
     return multiply(weight, segments, [part.view(d, d) for part, d in zip(parts, irreps, strict=True)])
 
 
+def _expand(
+    weight: Tensor, given: Tensor | None, sampled: Tensor, table: Tensor | None, constants: list[Tensor],
+    copies: list[int], spatial: list[int], largest: int, dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The padded kernel; and, of a density, its moments and masses."""
+    from pscnn.nn import _triton_expansion
+
+    moments, masses = weight.new_empty(0), weight.new_empty(0)
+    turned = weight.view(copies[0] * copies[1], -1)
+    if given is not None:
+        if constants:
+            moments, masses = _triton_expansion.density(given, *constants)
+        turned = _triton_expansion.turn(turned, moments if constants else given, table, largest)
+    block = torch.mm(turned, sampled, out=weight.new_empty(len(turned), sampled.shape[1]))
+    padded = empty(block, *_padded_sides(copies), spatial, dtype)
+    _triton_expansion.pack(block, padded, copies)
+    return padded, moments, masses
+
+
+def _expand_back(
+    g: Tensor, weight: Tensor, given: Tensor | None, sampled: Tensor, table: Tensor | None, constants: list[Tensor],
+    moments: Tensor, masses: Tensor, copies: list[int], largest: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The gradients of weights and density from that of the kernel."""
+    from pscnn.nn import _triton_expansion
+
+    count, d_given = copies[0] * copies[1], weight.new_empty(0)
+    block = weight.new_empty(count, sampled.shape[1])
+    _triton_expansion.unpack(even(g), block, copies)
+    own = torch.mm(block, sampled.T, out=weight.new_empty(count, len(sampled)))
+    if given is not None:
+        by = moments if constants else given
+        own, d_given = _triton_expansion.turn_back(own, weight.view_as(own), by, table, largest)
+        if constants:
+            d_given = _triton_expansion.density_backward(d_given, masses, constants[0], constants[2])
+    return own.view(-1), d_given
+
+
+def _padded_sides(copies: Sequence[int]) -> tuple[int, int]:
+    rows, columns = copies[0] * copies[2], copies[1] * copies[3]
+    return rows + -rows % CHANNELS, columns + -columns % CHANNELS
+
+
+def _fake_expand(
+    weight: Tensor, given: Any, sampled: Any, table: Any, constants: list[Tensor], copies: list[int],
+    spatial: list[int], largest: int, dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    entries, nodes = constants[2].shape if constants else (0, 0)
+    padded = empty(weight, *_padded_sides(copies), spatial, dtype)
+    return padded, weight.new_empty(entries), weight.new_empty(nodes)
+
+
+expand = Operation(_expand, _fake_expand)
+expand_back = Operation(
+    _expand_back,
+    lambda g, weight, given, *_: (torch.empty_like(weight), weight.new_empty(0 if given is None else len(given))),
+)
+
+
 class Expanded(torch.autograd.Function):
     """The kernel of a convolution, from weights and a density, in the layout and precision that it wants.
 
@@ -133,46 +246,31 @@ class Expanded(torch.autograd.Function):
         ctx: Any, weight: Tensor, given: Tensor | None, sampled: Tensor, table: Tensor | None, shape: Shape,
         dtype: torch.dtype, *constants: Tensor,
     ) -> Tensor:  # fmt: skip
-        from pscnn.nn import _triton_expansion
-
-        turned, moments, masses = weight.view(shape.tile.copies, -1), given, None
-        if given is not None:
-            if constants:
-                moments, masses = _triton_expansion.density(given, *constants)
-            turned = _triton_expansion.turn(turned, moments, table, max(shape.irreps))
-        block = torch.mm(turned, sampled, out=weight.new_empty(len(turned), sampled.shape[1]))
-        rows, columns = shape.tile.out_copies * shape.tile.d_out, shape.tile.in_copies * shape.tile.d_in
-        padded = empty(block, rows + -rows % CHANNELS, columns + -columns % CHANNELS, shape.spatial, dtype)
-        _triton_expansion.pack(block, padded, shape.copies)
+        numbers = list(shape.copies), list(shape.spatial), shape.largest
+        padded, moments, masses = expand(weight, given, sampled, table, list(constants), *numbers, dtype)
         ctx.save_for_backward(weight, given, sampled, table, moments, masses, *constants)
         ctx.shape = shape
+        rows, columns = shape.channels
         return with_surplus(padded, columns, rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        from pscnn.nn import _triton_expansion
-
         weight, given, sampled, table, moments, masses, *constants = ctx.saved_tensors
         shape, nothing = ctx.shape, [None] * (4 + len(constants))
-        inputs = [t for t, wanted in zip((weight, given), ctx.needs_input_grad, strict=False) if wanted]
-        if torch.is_grad_enabled():
-            kernel = _expanded(weight, given, sampled, shape, *constants)
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # this gradient is to be differentiated
+            inputs = [t for t, wanted in zip((weight, given), ctx.needs_input_grad, strict=False) if wanted]
+            kernel = expanded_in_torch(weight, given, sampled, shape, *constants)
             up = gradients[0].to(kernel.dtype)
             found = iter(torch.autograd.grad(kernel, inputs, up, create_graph=True, allow_unused=True))
             return *[next(found) if wanted else None for wanted in ctx.needs_input_grad[:2]], *nothing
-        g = even(gradients[0])
-        block = weight.new_empty(shape.tile.copies, sampled.shape[1])
-        _triton_expansion.unpack(g, block, shape.copies)
-        own = torch.mm(block, sampled.T, out=weight.new_empty(shape.tile.copies, len(sampled)))
-        d_given = None
-        if given is not None:
-            own, d_given = _triton_expansion.turn_back(own, weight.view_as(own), moments, table, max(shape.irreps))
-            if constants:
-                d_given = _triton_expansion.density_backward(d_given, masses, constants[0], constants[2])
-        return own.view(-1), d_given, *nothing
+        made = weight, given, sampled, table, constants, moments, masses
+        own, d_given = expand_back(gradients[0], *made, list(shape.copies), shape.largest)
+        return own, None if given is None else d_given, *nothing
 
 
-def _expanded(weight: Tensor, given: Tensor | None, sampled: Tensor, shape: Shape, *constants: Tensor) -> Tensor:
+def expanded_in_torch(
+    weight: Tensor, given: Tensor | None, sampled: Tensor, shape: Shape, *constants: Tensor
+) -> Tensor:
     """The same in torch."""
     weight = weight.view(shape.tile.copies, -1)
     if given is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ CHANNELS = 32
 """Tensor cores take channels in such portions; other counts fall back to kernels of half the speed or less."""
 FEW_CHANNELS, COLUMNS = 4, 352
 """A kernel of no more input channels and entries per output channel is multiplied with the image's patches."""
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # not asked within a network: compilers would stop there
 
 
 def fused(x: Tensor) -> bool:
@@ -29,13 +29,8 @@ def fused(x: Tensor) -> bool:
         and x.dtype != torch.float64
         and (torch.compiler.is_compiling() or x.numel() > 0)
         and not _transformed(x)
-        and _has_triton()
+        and HAS_TRITON
     )
-
-
-@cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
 
 
 def _transformed(x: Tensor) -> bool:
@@ -274,6 +269,18 @@ def average(x: Tensor, sides: list[Any]) -> Tensor:
     ):  # traced: onnxruntime would join a pooling with zeros around a map before it, and fail
         return pool(x.flatten(0, 1), sides, 1).unflatten(0, (-1, x.shape[1]))
     return pool(x, sides, 1)
+
+
+def average_pool(x: Tensor, size: int, stride: int, padding: int) -> Tensor:
+    """``torch.nn.functional.avg_pool2d`` or ``avg_pool3d``: means of windows, zeros around the map included.
+
+    With channels innermost and zeros around, torch 2.11 calculates wrong gradients of these on GPUs
+    (github.com/pytorch/pytorch/issues/188344); the blur has its own.
+    """
+    if fast_layout(x):
+        along = x.new_full((size,), 1 / size, dtype=torch.float32)
+        return _blur(x, along, _sides(x, size, stride, padding), stride, padding, False)
+    return (F.avg_pool2d if x.ndim == 4 else F.avg_pool3d)(x, size, stride, padding)
 
 
 class Blur(torch.autograd.Function):

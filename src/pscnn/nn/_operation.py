@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch._library.infer_schema import infer_schema  # torch.library has it from 2.5 on
+
+_LIBRARY = torch.library.Library("pscnn", "FRAGMENT")
 
 
 class Operation:
@@ -17,12 +20,17 @@ class Operation:
         fake: The same for tensors without values: what is returned has the right shape and layout.
     """
 
-    def __init__(self, function: Callable[..., Tensor], fake: Callable[..., Tensor]) -> None:
+    def __init__(self, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
         self.function = function
-        self.known = torch.library.custom_op(f"pscnn::{function.__name__}", function, mutates_args=())
-        self.known.register_fake(fake)
+        name = function.__name__
+        # Not torch.library.custom_op, which looks at every call whether outputs are new: that takes twice as long.
+        _LIBRARY.define(name + infer_schema(function, mutates_args=()))
+        _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"pscnn::{name}", fake, lib=_LIBRARY)
+        self.known = getattr(torch.ops.pscnn, name).default
 
-    def __call__(self, *arguments: Any) -> Tensor:
-        if torch.compiler.is_compiling() or type(arguments[0]) is not Tensor:  # a tensor without values, for instance
+    def __call__(self, *arguments: Any) -> Any:
+        # Not for tensors without values, for instance.
+        if torch.compiler.is_compiling() or type(arguments[0]) not in (Tensor, nn.Parameter):
             return self.known(*arguments)
         return self.function(*arguments)  # torch's way to an operation takes longer than many a kernel

@@ -16,7 +16,7 @@ from pscnn.kernels import Gaussian, SteerableBasis, grid_points
 from pscnn.measures import Measure
 from pscnn.nn import _bases
 from pscnn.nn._bases import Tile, multiply
-from pscnn.nn._expansion import Expanded, Shape, Turned, density_of, has_kernels, moments_of
+from pscnn.nn._expansion import Expanded, Shape, Turned, density_of, has_kernels, moments_of, wanted_dtype
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
 
@@ -216,10 +216,9 @@ class SlotKernel(Layer):
 
     def packed_kernel(self) -> Tensor:
         """The kernel as a convolution on a GPU wants it, where that takes fewer operations."""
-        if self._shape is None or not has_kernels(self.weight):
+        if self._shape is None or not has_kernels(self.weight, compiled=True):
             return self.kernel()
-        half = torch.is_autocast_enabled("cuda")
-        dtype = torch.get_autocast_dtype("cuda") if half else self.weight.dtype
+        dtype = wanted_dtype(self.weight)
         given, *constants = (None,) if self.likelihood is None else density_of(self.likelihood)
         table = None if self.likelihood is None else self.slot_table0
         return Expanded.apply(self.weight, given, self.sampled0, table, self._shape, dtype, *constants)  # type: ignore[no-untyped-call]

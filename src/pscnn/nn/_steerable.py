@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._types import Array
+from pscnn.nn._expansion import Shape, wanted_dtype
 from pscnn.nn._slot_kernel import SlotKernel
 
 
@@ -18,6 +19,18 @@ class SteerableMap(SlotKernel):
     _packs = False  # whether it applies kernels as ``packed_kernel`` gives them
     _cache: tuple[Any, Any, tuple[Tensor, Tensor | None]] | None = None
     _held: dict[Any, tuple[Tensor, Tensor | None]] | None = None
+    _ready: Tensor | None = None  # a kernel that was made together with those of other layers
+
+    @property
+    def packs(self) -> bool:
+        """Whether its kernel can be made together with those of other layers."""
+        return self._packs and self._shape is not None
+
+    @property
+    def made_of(self) -> Shape:
+        """What its kernel is made of, if it ``packs``."""
+        assert self._shape is not None
+        return self._shape
 
     def check(self, x: Tensor, spatial: int | None = None) -> None:
         """Raise unless x has the shape and the precision of the layer; under autocast, whatever precision."""
@@ -45,14 +58,16 @@ class SteerableMap(SlotKernel):
         Args:
             packed: Whether the kernel may be as ``packed_kernel`` gives it in training.
         """
+        make = self.packed_kernel if packed else self.kernel
         if torch.compiler.is_compiling():
-            return self.kernel(), self.full_bias()
+            return make(), self.full_bias()
         fleeting = self.training or torch.is_grad_enabled()
         parameters = [] if fleeting else list(self.parameters())
         if fleeting or not all(isinstance(p, nn.Parameter) and not p.is_inference() for p in parameters):
             # An optimiser step may follow, and fused ones do not count up the version of what they change.
             self._cache = None
-            make = self.packed_kernel if packed else self.kernel
+            if packed and self._ready is not None and self._ready.dtype == wanted_dtype(self.weight):
+                return self._ready, self.full_bias()
             if self._held is None:
                 return make(), self.full_bias()
             mode = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), packed, torch.is_autocast_enabled("cuda")
@@ -99,4 +114,4 @@ class SteerableMap(SlotKernel):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cache": None, "_held": None}
+        return {**self.__dict__, "_cache": None, "_held": None, "_ready": None}

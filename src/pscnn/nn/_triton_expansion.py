@@ -26,14 +26,15 @@ def _density(
     coefficients, logit_matrix, log_weights, moment_matrix, moments, masses, nodes, functions, entries,
     N: tl.constexpr, K: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    n, k, m = tl.arange(0, N), tl.arange(0, K), tl.arange(0, M)
-    own = tl.load(coefficients + k, k < functions, 0)
+    n, k, m, which = tl.arange(0, N), tl.arange(0, K), tl.arange(0, M), tl.program_id(0)
+    own = tl.load(coefficients + which * functions + k, k < functions, 0)
     logits = tl.sum(_tile(logit_matrix, nodes, functions, N, K) * own[None, :], 1)
     logits = tl.where(n < nodes, logits + tl.load(log_weights + n, n < nodes, 0), float("-inf"))
     mass = tl.exp(logits - tl.max(logits, 0))
     mass = mass / tl.sum(mass, 0)
-    tl.store(masses + n, mass, n < nodes)
-    tl.store(moments + m, tl.sum(_tile(moment_matrix, entries, nodes, M, N) * mass[None, :], 1), m < entries)
+    tl.store(masses + which * nodes + n, mass, n < nodes)
+    found = tl.sum(_tile(moment_matrix, entries, nodes, M, N) * mass[None, :], 1)
+    tl.store(moments + which * entries + m, found, m < entries)
 
 
 @Kernel
@@ -42,12 +43,13 @@ def _density_backward(
     up, masses, logit_matrix, moment_matrix, out, nodes, functions, entries,
     N: tl.constexpr, K: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    n, k, m = tl.arange(0, N), tl.arange(0, K), tl.arange(0, M)
-    given = tl.load(up + m, m < entries, 0)
+    n, k, m, which = tl.arange(0, N), tl.arange(0, K), tl.arange(0, M), tl.program_id(0)
+    given = tl.load(up + which * entries + m, m < entries, 0)
     slope = tl.sum(_tile(moment_matrix, entries, nodes, M, N) * given[:, None], 0)
-    mass = tl.load(masses + n, n < nodes, 0)
+    mass = tl.load(masses + which * nodes + n, n < nodes, 0)
     d_logits = mass * (slope - tl.sum(mass * slope, 0))
-    tl.store(out + k, tl.sum(_tile(logit_matrix, nodes, functions, N, K) * d_logits[:, None], 0), k < functions)
+    found = tl.sum(_tile(logit_matrix, nodes, functions, N, K) * d_logits[:, None], 0)
+    tl.store(out + which * functions + k, found, k < functions)
 
 
 def _sizes(logit_matrix: Tensor, moment_matrix: Tensor) -> tuple[tuple[int, int, int], tuple[int, ...]]:
@@ -57,59 +59,81 @@ def _sizes(logit_matrix: Tensor, moment_matrix: Tensor) -> tuple[tuple[int, int,
 
 
 def density(coefficients, logit_matrix, log_weights, moment_matrix) -> tuple[Tensor, Tensor]:
-    """The moments of a density, and its masses."""
+    """The moments of a density, and its masses; or of several with equal constants, in rows."""
     numbers, shape = _sizes(logit_matrix, moment_matrix)
-    moments, masses = coefficients.new_empty(numbers[2]), coefficients.new_empty(numbers[0])
+    many = coefficients.shape[:-1]
+    moments, masses = coefficients.new_empty(*many, numbers[2]), coefficients.new_empty(*many, numbers[0])
     tensors = coefficients, logit_matrix, log_weights, moment_matrix, moments, masses
-    _density.start((1,), tensors, numbers, shape, num_warps=8)
+    _density.start((*many, 1)[:1], tensors, numbers, shape, num_warps=8)
     return moments, masses
 
 
 def density_backward(up, masses, logit_matrix, moment_matrix) -> Tensor:
     """The gradient of the coefficients from that of the moments."""
     numbers, shape = _sizes(logit_matrix, moment_matrix)
-    out = up.new_empty(numbers[1])
+    many = up.shape[:-1]
+    out = up.new_empty(*many, numbers[1])
     tensors = up.contiguous(), masses, logit_matrix, moment_matrix, out
-    _density_backward.start((1,), tensors, numbers, shape, num_warps=8)
+    _density_backward.start((*many, 1)[:1], tensors, numbers, shape, num_warps=8)
     return out
 
 
 # -- weights times moments ----------------------------------------------------------------------------------------
 
 
+ROWS = 32
+"""Of the weights that a program takes at a time."""
+PARTS = 16
+"""Portions of a layer's rows, at most, whose sums are collected in a second step."""
+
+
+@triton.jit
+def _portion(portions, rows, height, MANY: tl.constexpr):
+    """First and last row of a program, and the row of its moments: of one layer, or from a table of several."""
+    if MANY:
+        own = portions + 3 * tl.program_id(0)
+        return tl.load(own), tl.load(own + 1), tl.load(own + 2)
+    return tl.program_id(0) * height, rows, 0
+
+
 @Kernel
-@triton.jit(do_not_specialize=["rows", "columns"])
-def _turn(w, moments, table, out, rows, columns, D: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+@triton.jit(do_not_specialize=["rows", "columns", "entries"])
+def _turn(
+    w, moments, table, portions, out, rows, columns, entries,
+    D: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, MANY: tl.constexpr,
+):  # fmt: skip
     """Λ_i w for every slot. Of every column: where its slot begins, its size, and where Λ_i begins."""
-    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    begin, end, which = _portion(portions, rows, ROWS, MANY)
+    r = begin + tl.arange(0, ROWS)[:, None]
     j = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = j < columns
     start, size = tl.load(table + j, inside, 0), tl.load(table + columns + j, inside, 0)
-    first = tl.load(table + 2 * columns + j, inside, 0)
+    first = which * entries + tl.load(table + 2 * columns + j, inside, 0)
     total = tl.zeros((ROWS, WIDTH), tl.float32)
     for b in tl.static_range(D):
         there = inside & (b < size)
         factor = tl.load(moments + first + (j - start) * size + b, there, 0)
-        total += factor[None, :] * tl.load(w + r * columns + (start + b)[None, :], (r < rows) & there[None, :], 0)
-    tl.store(out + r * columns + j[None, :], total, (r < rows) & inside[None, :])
+        total += factor[None, :] * tl.load(w + r * columns + (start + b)[None, :], (r < end) & there[None, :], 0)
+    tl.store(out + r * columns + j[None, :], total, (r < end) & inside[None, :])
 
 
 @Kernel
-@triton.jit(do_not_specialize=["rows", "columns", "steps"])
+@triton.jit(do_not_specialize=["rows", "columns", "entries", "steps"])
 def _turn_back(
-    up, w, moments, table, out, sums, rows, columns, steps,
-    D: tl.constexpr, DEPTH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    up, w, moments, table, portions, out, sums, rows, columns, entries, steps,
+    D: tl.constexpr, DEPTH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, MANY: tl.constexpr,
 ):  # fmt: skip
     """Λ_iᵀ up for every slot; and of portions of the rows, Σ up_a w_b for every entry a, a column, and b of a slot."""
-    r = tl.program_id(0) * ROWS * steps + tl.arange(0, ROWS)[:, None]
+    begin, end, which = _portion(portions, rows, ROWS * steps, MANY)
+    r = begin + tl.arange(0, ROWS)[:, None]
     j = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     depth = tl.arange(0, DEPTH)[:, None]
     inside = j < columns
     start, size = tl.load(table + j, inside, 0), tl.load(table + columns + j, inside, 0)
-    first = tl.load(table + 2 * columns + j, inside, 0) + (j - start)
+    first = which * entries + tl.load(table + 2 * columns + j, inside, 0) + (j - start)
     total = tl.zeros((DEPTH, WIDTH), tl.float32)
     for _ in range(steps):
-        mask = (r < rows) & inside[None, :]
+        mask = (r < end) & inside[None, :]
         own = tl.load(up + r * columns + j[None, :], mask, 0)
         turned = tl.zeros((ROWS, WIDTH), tl.float32)
         for b in tl.static_range(D):
@@ -126,44 +150,65 @@ def _turn_back(
 
 
 @Kernel
-@triton.jit(do_not_specialize=["columns", "parts"])
-def _collect(sums, table, out, columns, parts, D: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr):
+@triton.jit(do_not_specialize=["columns", "entries", "parts"])
+def _collect(
+    sums, table, ranges, out, columns, entries, parts,
+    D: tl.constexpr, PARTS: tl.constexpr, WIDTH: tl.constexpr, MANY: tl.constexpr,
+):  # fmt: skip
     """The gradient of one entry of the moments: the sum over all slots that are turned by it."""
-    m, part, k = tl.program_id(0), tl.arange(0, PARTS)[:, None], tl.arange(0, WIDTH)
+    m, k = tl.program_id(0), tl.arange(0, WIDTH)
+    first, end, which = _range(ranges, parts, MANY)
+    part = first + tl.arange(0, PARTS)[:, None]
     total = tl.zeros((PARTS, WIDTH), tl.float32)
     for begin in range(0, columns, WIDTH):
         j = begin + k
         inside = j < columns
         start, size = tl.load(table + j, inside, 0), tl.load(table + columns + j, inside, 0)
         b = m - tl.load(table + 2 * columns + j, inside, 0) - (j - start) * size
-        there = (part < parts) & (inside & (b >= 0) & (b < size))[None, :]
+        there = (part < end) & (inside & (b >= 0) & (b < size))[None, :]
         total += tl.load(sums + (part * D + b[None, :]) * columns + j[None, :], there, 0)
-    tl.store(out + m, tl.sum(tl.sum(total, 1), 0))
+    tl.store(out + which * entries + m, tl.sum(tl.sum(total, 1), 0))
 
 
-PARTS = 16
-"""Portions of the rows whose sums are collected in a second step."""
+@triton.jit
+def _range(ranges, parts, MANY: tl.constexpr):
+    """First and last portion of a layer, and the row of its moments."""
+    if MANY:
+        own = ranges + 3 * tl.program_id(1)
+        return tl.load(own), tl.load(own + 1), tl.load(own + 2)
+    return 0, parts, 0
 
 
-def turn(w, moments, table, largest) -> Tensor:
-    """Every slot's weights, (copies, weights), times its moment, the largest of which has that many rows."""
+def turn(w, moments, table, largest, portions=None) -> Tensor:
+    """Every slot's weights, (copies, weights), times its moment, the largest of which has that many rows.
+
+    Of several layers with equal tables, portions of at most ``ROWS`` rows: (first row, last row, row of the moments).
+    """
     rows, columns = w.shape
-    out = torch.empty_like(w)
-    grid = ceil_div(rows, 32), ceil_div(columns, 32)
-    _turn.start(grid, (w, moments, table, out), (rows, columns), (largest, 32, 32))
+    out, many = torch.empty_like(w), portions is not None
+    grid = len(portions) if many else ceil_div(rows, ROWS), ceil_div(columns, 32)
+    tensors = w, moments, table, portions if many else table, out
+    _turn.start(grid, tensors, (rows, columns, moments.shape[-1]), (largest, ROWS, 32, many))
     return out
 
 
-def turn_back(up, w, moments, table, largest) -> tuple[Tensor, Tensor]:
-    """The gradients of weights and moments from that of their product."""
-    rows, columns = w.shape
-    steps = ceil_div(rows, 32 * PARTS)
-    parts = ceil_div(rows, 32 * steps)
-    out, sums, own = torch.empty_like(w), w.new_empty(parts, largest, columns), torch.empty_like(moments)
-    shape = largest, max(2, power_of_two(largest)), 32, 32
-    tensors = up, w, moments, table, out, sums
-    _turn_back.start((parts, ceil_div(columns, 32)), tensors, (rows, columns, steps), shape)
-    _collect.start((len(moments),), (sums, table, own), (columns, parts), (largest, PARTS, 64))
+def turn_back(up, w, moments, table, largest, portions=None, ranges=None, steps=1) -> tuple[Tensor, Tensor]:
+    """The gradients of weights and moments from that of their product.
+
+    Of several layers, portions as above but of at most ``steps`` times ``ROWS`` rows, and for every layer (first
+    portion, last portion, row of the moments); moments of no layer have a gradient of zero.
+    """
+    (rows, columns), many, entries = w.shape, portions is not None, moments.shape[-1]
+    if not many:
+        steps = ceil_div(rows, ROWS * PARTS)
+    parts = len(portions) if many else ceil_div(rows, ROWS * steps)
+    out, sums = torch.empty_like(w), w.new_empty(parts, largest, columns)
+    own = torch.zeros_like(moments) if many and len(ranges) < len(moments) else torch.empty_like(moments)
+    shape = largest, max(2, power_of_two(largest)), ROWS, 32, many
+    tensors = up, w, moments, table, portions if many else table, out, sums
+    _turn_back.start((parts, ceil_div(columns, 32)), tensors, (rows, columns, entries, steps), shape)
+    grid, where = ((entries, len(ranges)), ranges) if many else ((entries,), table)
+    _collect.start(grid, (sums, table, where, own), (columns, entries, parts), (largest, PARTS, 64, many))
     return out, own
 
 
@@ -193,6 +238,36 @@ def _pack(
         place = ((copy * D_OUT + k % D_OUT) * D_IN + c % D_IN) * POINTS + point
         v = tl.load(block + place, (n < size) & (k < channels) & (c < in_copies * D_IN), 0)
         tl.store(y + n, v.to(y.dtype.element_ty), n < size)
+
+
+CHUNK = 1024
+"""Entries of a kernel that a program writes."""
+
+
+@Kernel
+@triton.jit
+def _pack_all(
+    block, y, chunks, layers, D_OUT: tl.constexpr, D_IN: tl.constexpr, POINTS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The same forwards for several kernels, one after the other.
+
+    Of every chunk: its layer, and its first entry. Of every layer: entries, copies in, channels out, columns, and where
+    it begins in the blocks and among the kernels.
+    """
+    own = layers + 6 * tl.load(chunks + 2 * tl.program_id(0))
+    n = tl.load(chunks + 2 * tl.program_id(0) + 1) + tl.arange(0, WIDTH)
+    size, in_copies = tl.load(own), tl.load(own + 1)
+    channels, columns = tl.load(own + 2), tl.load(own + 3)
+    c, point, k = n % columns, n // columns % POINTS, n // (columns * POINTS)
+    copy = k // D_OUT * in_copies + c // D_IN
+    place = tl.load(own + 4) + ((copy * D_OUT + k % D_OUT) * D_IN + c % D_IN) * POINTS + point
+    v = tl.load(block + place, (n < size) & (k < channels) & (c < in_copies * D_IN), 0)
+    tl.store(y + tl.load(own + 5) + n, v.to(y.dtype.element_ty), n < size)
+
+
+def pack_all(block, y, chunks, layers, others) -> None:
+    """Fill padded kernels of several layers, flat and one after the other, from blocks one after the other."""
+    _pack_all.start((len(chunks),), (block, y, chunks, layers), (), (*others, CHUNK))
 
 
 def pack(block, y, shape) -> None:

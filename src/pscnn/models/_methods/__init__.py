@@ -11,7 +11,7 @@ from pscnn.models._methods._projection import PenalisedKernels, Projection
 from pscnn.models._methods._relaxation import ConstraintRelaxation, Relaxed
 from pscnn.models._methods._restricted import Restricted
 from pscnn.models._methods._rpp import ParallelPathway, ResidualPathway, ResidualPathways
-from pscnn.models._methods._twin import FreeConvolution, FreeTwin
+from pscnn.models._methods._twin import FreeConvolution, FreePool, FreeTwin
 
 METHODS: dict[str, Method] = {
     "scnn": Method(),
@@ -37,6 +37,7 @@ __all__ = [
     "Constrained",
     "Fixed",
     "FreeConvolution",
+    "FreePool",
     "Interval",
     "Method",
     "ParallelPathway",

@@ -62,3 +62,30 @@ class FreeConvolution(tnn.Module):
     def plain(self) -> tnn.Module:
         """A copy of the convolution."""
         return copy.deepcopy(self.convolution)
+
+
+class FreePool(tnn.Module):
+    """``torch.nn.AvgPool2d`` or ``AvgPool3d`` in the layout of steerable layers.
+
+    Args:
+        dimension: Of the maps, 2 or 3.
+        size: Side of the windows.
+        stride: Distance between them.
+        padding: Zeros around.
+    """
+
+    def __init__(self, dimension: int, size: int, stride: int, padding: int) -> None:
+        super().__init__()
+        self.dimension, self.size, self.stride, self.padding = dimension, size, stride, padding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Average."""
+        return nn.average_pool(x, self.size, self.stride, self.padding)
+
+    def plain(self) -> tnn.Module:
+        """Torch's, with the same means."""
+        return (tnn.AvgPool2d if self.dimension == 2 else tnn.AvgPool3d)(self.size, self.stride, self.padding)
+
+    def extra_repr(self) -> str:
+        """As torch prints it."""
+        return f"kernel_size={self.size}, stride={self.stride}, padding={self.padding}"
