@@ -110,3 +110,14 @@ def test_exported_networks_do_the_same() -> None:
 def test_wrong_options_are_named(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build("own", "p-scnn", "O(2)", **options)
+
+
+@pytest.mark.parametrize("method", ["cnn", "scnn", "p-scnn", "augment", "twin"])
+def test_residual_networks_are_invariant_as_their_method_says(method: str) -> None:
+    torch.manual_seed(0)
+    model = build("own", method, "D4", shape=(20, 24), channels=3, outputs=4, width=0.1, residual=True).eval()
+    x = torch.randn(2, 3, 20, 24)
+    difference = float((model(x) - model(x.flip(3))).detach().abs().max())
+    assert (difference < 1e-5) == (method in ("scnn", "p-scnn"))
+    with pytest.raises(ValueError, match="residual networks have scalar outputs"):
+        build("own", method, "D4", shape=(20, 24), outputs=1, output="vector", residual=True)

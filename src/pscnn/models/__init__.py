@@ -145,7 +145,8 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
             - "own": ``shape`` (height and width, with a depth before them for volumes; sides of 8 or more),
               ``channels``, ``outputs`` and ``output``: "scalars" (so many numbers, such as scores of classes), "vector"
               (so many vectors, which turn with the image) or "dense" (so many numbers for every pixel); ``width`` and
-              ``invariant`` as for images; ``nonlinearity`` is "fourier" by default.
+              ``invariant`` as for images; ``nonlinearity`` is "fourier" by default; ``residual`` for a ResNet-18 with
+              fields of functions, which has scalar outputs.
 
     Example:
         >>> model = build("images", method="scnn", group="C4", width=0.2)

@@ -10,6 +10,7 @@ from torch import nn as tnn
 from pscnn.groups import Group, Representation, direct_sum
 from pscnn.kernels import Gaussian
 from pscnn.models._kit import PlainKit, SteerableKit, highest_frequency
+from pscnn.models._resnet import resnet
 from pscnn.models._unet import unet
 
 OUTPUTS = ("scalars", "vector", "dense")
@@ -38,14 +39,17 @@ def own(
     invariant: bool = True,
     width: float = 0.25,
     density: dict[str, Any] | None = None,
+    residual: bool = False,
 ) -> tnn.Sequential:
-    """A frame, convolutions with halved resolutions between them, and moments of the last map.
+    """A frame, convolutions with halved resolutions between them, and moments of the last map; or a ResNet-18.
 
     What leaks between right angles is what a grid cannot hold. Hence kernels are smooth, functions have more samples
     than their frequencies need, every halving follows a blur, every map is masked by a disk before it meets a square
     border, and the last one is read as a whole.
     """
     sides = _checked(shape, group, output)
+    if residual:
+        return _residual(method, group, sides, channels, outputs, output, bandlimit, width, density or {})
     if output == "dense":
         return _dense(method, group, sides, channels, outputs, bandlimit, width, density or {})
     dimension = len(sides)
@@ -131,6 +135,26 @@ def _dense(
     if method != "cnn":
         made |= {"bandlimit": bandlimit, **density}
     return tnn.Sequential(unet(method, group, width=max(1, round(64 * width)), **made))
+
+
+def _residual(
+    method: str,
+    group: Group,
+    sides: tuple[int, ...],
+    channels: int,
+    outputs: int,
+    output: str,
+    bandlimit: int,
+    width: float,
+    density: dict[str, Any],
+) -> tnn.Sequential:
+    """A ResNet-18, which at width 1 has 64 channels in its first stage."""
+    if output != "scalars":
+        raise ValueError(f"residual networks have scalar outputs, such as scores of classes, got output {output!r}")
+    made: dict[str, Any] = {"dimension": len(sides), "channels": channels, "outputs": outputs, "small": max(sides) < 64}
+    if method != "cnn":
+        made |= {"bandlimit": bandlimit, **density}
+    return tnn.Sequential(resnet(18, method, group, width=max(1, round(64 * width)), **made))
 
 
 class Frame(tnn.Module):

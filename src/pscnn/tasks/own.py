@@ -49,9 +49,10 @@ class OwnSettings(ImageSettings):
     uniform_first: bool = True
     network: str = setting(
         "paper",
-        "The paper's network, if it has this size, or one for any size that lets through less between right angles.",
+        "The paper's network, if it has this size; own: one for any size that lets through less between right angles; "
+        "or resnet: a ResNet-18, with 64 times the width as channels of its first stage.",
         section="network",
-        choices=("paper", "own"),
+        choices=("paper", "own", "resnet"),
     )
     data: str = setting("", "Prepared data, a file written by pscnn discover.")
     about: str = setting("", "Description of the data; read from the file.")
@@ -172,6 +173,7 @@ class Own(ImageTask):
             invariant=settings.invariant,
             width=settings.width,
             density=settings.density_options,
+            residual=settings.network == "resnet",
         )
 
     def batch(self, name: str, split: Any, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
