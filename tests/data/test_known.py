@@ -137,6 +137,20 @@ def test_labels_and_masks_are_those_of_the_shapes() -> None:
     assert (inside > 2 * outside).all()
 
 
+@pytest.mark.parametrize("name", ["volume-shapes", "volume-helices", "volume-components"])
+def test_any_pose_in_space_is_as_likely_as_any_other(name: str) -> None:
+    poses = known.place(TASKS[name], count=4000).pose.numpy()
+    if TASKS[name].hands == "one":
+        assert (np.linalg.det(poses) > 0).all()
+    assert np.abs(poses.mean(0)).max() < 0.04  # four standard errors; half of all, were a sign always the same
+    assert (
+        np.abs(
+            np.einsum("nij,nkl->ijkl", poses, poses) / len(poses) - np.einsum("ik,jl->ijkl", *[np.eye(3)] * 2) / 3
+        ).max()
+        < 0.05
+    )
+
+
 def test_a_mirror_line_stays_where_it_is() -> None:
     for angle in (0.0, 30.0, 90.0, 135.0):
         along = rotation(np.radians(angle))[:, 0]

@@ -89,6 +89,13 @@ def test_mirror_lines_are_found_between_the_angles_that_were_tried() -> None:
         assert {one.name for one in several} == {"D(1)", "D(2)"}
 
 
+@pytest.mark.parametrize("angle", [22.5, 10.0, 33.0])
+def test_four_mirror_lines_are_found_between_the_angles_that_were_tried(angle: float) -> None:
+    losses = [0.35 - 0.3 * np.cos(np.radians(8 * (a - angle))) for a in _subgroups.GRID]
+    found = [one.angle or 0.0 for one in _subgroups.likely_mirrors(_subgroups.GRID, losses) if one.name == "D(4)"]
+    assert min(abs(a - angle) for a in found) < 1
+
+
 def test_a_third_of_a_turn_is_tried_only_where_examples_come_so() -> None:
     def found(group: Subgroup, present: bool | None) -> Presence:
         return Presence(group, None, 0.5, 0.4, 0.6, 100, present)
@@ -153,6 +160,15 @@ def test_what_costs_nothing_is_kept_and_what_costs_much_is_broken() -> None:
     half = found.statements[0]
     assert half.low < half.cost < half.high
     assert half.cost == pytest.approx(0.5, abs=0.1)
+
+
+def test_what_undoes_the_help_of_a_smaller_one_is_broken() -> None:
+    found = compared({IDENTITY: 0.61, HALF: 0.58, MIRROR: 0.64, BOTH: 0.60, WHOLE: 0.54}, 40_000)
+    both = found.statements[2]
+    assert found.free - both.score < 0.02  # against no symmetry at all it costs little
+    assert both.low > 0.03  # but not against the mirror
+    assert [one.verdict for one in found.statements] == ["broken", "kept", "broken", "broken"]
+    assert found.kept == MIRROR
 
 
 def test_few_examples_and_networks_that_learnt_nothing_say_nothing() -> None:

@@ -142,7 +142,8 @@ def place(task: KnownTask, seed: int = 0, count: int | None = None) -> Placed:
         pose = _rotations(torch.deg2rad(angle))
         pose[mirrored] = pose[mirrored] @ torch.diag(torch.tensor([-1.0, 1.0], dtype=torch.float64))
     else:
-        pose = torch.linalg.qr(torch.randn(count, 3, 3, generator=generator, dtype=torch.float64)).Q
+        pose, upper = torch.linalg.qr(torch.randn(count, 3, 3, generator=generator, dtype=torch.float64))
+        pose = pose * upper.diagonal(dim1=1, dim2=2).sign()[:, None]  # else the signs are the algorithm's
         pose = pose * torch.where(mirrored, -1.0, 1.0)[:, None, None] * torch.linalg.det(pose)[:, None, None]
         if task.axis is not None:
             pose = _towards(pose, torch.tensor(task.axis, dtype=torch.float64), side, uniform)

@@ -15,7 +15,7 @@ from pscnn._files import plain_file, to_json, write_whole
 from pscnn.data import known
 from pscnn.experiments._bench import machine
 from pscnn.experiments._known import OUTCOMES, judge, words
-from pscnn.training import ConfigError
+from pscnn.training import ConfigError, environment
 
 Answers = dict[str, dict[str, Any]]
 """By the name of the task: what was said, whether it is right, and how long it took."""
@@ -66,6 +66,7 @@ def ask(
         "minutes": minutes,
         "seed": seed,
         "machine": machine("cpu"),
+        "environment": environment(),
     }
 
 

@@ -45,7 +45,7 @@ class Trained(NamedTuple):
 
 def describe(folder: Path, settings: Settings) -> None:
     """Write a run's settings and the versions it is made with into its folder."""
-    write_text(folder / "environment.json", json.dumps(_environment(), indent=2) + "\n")
+    write_text(folder / "environment.json", json.dumps(environment(), indent=2) + "\n")
     write_settings(folder, settings)
 
 
@@ -202,7 +202,8 @@ def write_saved(path: Path, state: Mapping[str, Any]) -> None:
 _MALFORMED = (TypeError, KeyError, ValueError, AttributeError, IndexError)  # of files that are something else
 
 
-def _environment() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
+    """What a run is made with: versions, revision, a digest of the files, and when."""
     from pscnn import __version__
 
     versions = {"pscnn": __version__}

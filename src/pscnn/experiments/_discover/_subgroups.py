@@ -190,16 +190,19 @@ def likely_mirrors(angles: Sequence[float], losses: Sequence[float], numbers: Se
         >>> likely_mirrors(GRID, [float(-np.cos(np.radians(2 * (a - 88)))) for a in GRID], ())
         []
     """
-    where, order, fine = np.radians(np.asarray(angles)), 3, np.arange(0, 180, 0.5)
+    where, fine = np.radians(np.asarray(angles)), np.arange(0, 180, 0.5)
 
-    def waves(turns: Array) -> Array:
+    def waves(turns: Array, order: int) -> Array:
         parts = [np.ones_like(turns)]
         parts += [f(2 * k * turns) for k in range(1, order + 1) for f in (np.cos, np.sin)]
         return np.stack(parts, -1)
 
-    curve = waves(np.radians(fine)) @ np.linalg.lstsq(waves(where), np.asarray(losses), rcond=None)[0]
     out: list[Subgroup] = []
     for n in (1, *numbers):
+        # Of n lines at equal angles the sum has the n-th wave as its first; more waves than that are mostly noise.
+        order = min(max(3, n), (len(where) - 1) // 2)
+        fitted = np.linalg.lstsq(waves(where, order), np.asarray(losses), rcond=None)[0]
+        curve = waves(np.radians(fine), order) @ fitted
         folded = np.mean([np.roll(curve, round(k * len(fine) / n)) for k in range(n)], 0)
         best, period = float(fine[int(folded.argmin())]), 180 / n
         usual = min(folded[fine == angle].item() for angle in USUAL_ANGLES)

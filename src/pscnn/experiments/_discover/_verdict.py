@@ -101,14 +101,14 @@ def compare(
     error = float("inf") if binary else max(1e-6, -float(scores[0].mean()))
     tolerance = min(TOLERANCE, error)
     noticeable = min(NOTICEABLE, 0.2 * error)
-    own: list[str] = []
-    for k in range(len(subgroups)):
-        if k == 0 or not learnt:
-            own.append(KEPT if learnt else UNCLEAR)
-        elif any(low[j, k] > noticeable for j in smaller[k]) and not high[0, k] < tolerance:
-            own.append(BROKEN)
+    own = [KEPT if learnt else UNCLEAR] * len(subgroups)
+    for k in sorted(range(1, len(subgroups)), key=lambda k: subgroups[k].rank) if learnt else ():
+        # Where a smaller one can be enforced, and helps, more must not undo that.
+        harmless = all(high[j, k] < tolerance for j in smaller[k] if own[j] == KEPT)
+        if any(low[j, k] > noticeable for j in smaller[k]) and not harmless:
+            own[k] = BROKEN
         else:
-            own.append(KEPT if high[0, k] < tolerance and better[k] else UNCLEAR)
+            own[k] = KEPT if harmless and better[k] else UNCLEAR
     verdicts, because = consistent(subgroups, own)
     statements = []
     for k, one in enumerate(subgroups[1:], 1):
