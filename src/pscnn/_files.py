@@ -1,11 +1,14 @@
 """Files that are written whole or not at all, and errors of the system in words."""
 
 import contextlib
+import dataclasses
 import errno
 import json
 import math
 import os
 import tokenize
+import types
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,31 @@ def _without_nan(value: Any) -> Any:
 
 DAMAGED = (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError, tokenize.TokenError)
 """What readers of JSON and of numpy's files raise for other files; numpy reads its headers as Python's literals."""
+
+
+def check_record(record: Any) -> None:
+    """Raise unless the fields of a dataclass have the types that it says, as those of a file that was received may not.
+
+    Of lists and tuples the elements are looked at, too.
+    """
+    hints = typing.get_type_hints(type(record))
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if not _fits(value, hints[field.name]):
+            raise ValueError(f"{field.name} is {str(value)[:40]!r}, which it cannot be")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin in (list, tuple):
+        return isinstance(value, origin) and all(_fits(one, inner[0]) for one in value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
 
 
 def plain_file(path: Path) -> Path:

@@ -13,10 +13,12 @@ import pytest
 import yaml
 from helpers import TINY_DIGITS, as_options
 from PIL import Image
+from rich.table import Table
 from typer.testing import CliRunner
 
 from pscnn import training
 from pscnn.cli import app
+from pscnn.cli._app import console
 
 TINY = {k: v for k, v in TINY_DIGITS.items() if k != "task"} | {"epochs": 1, "group": "C4"}
 
@@ -193,6 +195,17 @@ def test_where_output_goes(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "[red]reports")])
     assert f"report: {tmp_path}/[red]reports/report.html" in done.output  # into the folder, whose name is no markup
     assert (tmp_path / "[red]reports" / "report.html").exists()
+
+
+def test_names_cannot_control_the_terminal(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["predict", str(run)], ["evaluate"]):
+        said = refused([*words, str(tmp_path / "a\x1b]0;title\x07[/x]:car:.png")])
+        assert r"a\x1b]0;title\x07[/x]:car:.png" in said
+        assert "\x1b" not in said
+    table = Table("run")
+    table.add_row("[/x] :car: \x1b[31m\x9b")
+    console.print(table)
+    assert r"[/x] :car: \x1b[31m\x9b" in capsys.readouterr().out
 
 
 def test_json_is_all_that_is_printed(run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,12 @@ def test_questions_that_cannot_be_asked(tmp_path: Path) -> None:
         pscnn.discover(sky(), minutes=0, out=tmp_path / "b")
     with pytest.raises(RunError, match=r"is not the folder of a discovery: it has no discovery\.json"):
         Discovery.read(tmp_path)
+    with pytest.raises(ConfigError, match=r"up to 128 elements are compared, but C\(100000\) has 100000: use"):
+        pscnn.discover(sky(), group="C(100000)", out=tmp_path / "d")
+    small = tmp_path / "small.npz"
+    np.savez(small, images=np.random.default_rng(0).random((60, 6, 9)), labels=np.arange(60) % 2)
+    with pytest.raises(ConfigError, match="no network is for a side of 6 pixels: give 8 or more"):
+        pscnn.discover(small, group="D(2)", out=tmp_path / "e")
     (tmp_path / "discovery.json").write_text("{}")
     with pytest.raises(RunError, match=r"is damaged .*: run pscnn discover again"):
         Discovery.read(tmp_path)
@@ -418,3 +425,35 @@ def test_runs_of_a_received_discovery_lie_in_its_folder(tmp_path: Path) -> None:
         Discovery(tmp_path, "data.npz", about, "O(2)", None, [], False, 0, 0.0, 0.0, 0, networks=[network]).save()
         with pytest.raises(RunError, match="is not in this folder"):
             Discovery.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [
+        (None, "examples", "many"),
+        (None, "free", [0.5]),
+        (None, "complete", 1),
+        (None, "group", None),
+        ("statements", "cost", "cheap"),
+        ("statements", "verdict", 3),
+        ("networks", "validation", ["a"]),
+        ("networks", "validation", []),
+        ("networks", "run", 7),
+        ("networks", "kind", "rnn"),
+        ("presence", "low", None),
+        ("presence", "present", "yes"),
+    ],
+)
+def test_a_received_discovery_that_lies_is_damaged(where: str | None, name: str, value: object, tmp_path: Path) -> None:
+    about = own.About((8, 8), 1, ("a", "b"), "classes", 0.0, 1.0, counts=(3, 1, 1))
+    Discovery(
+        tmp_path, "data.npz", about, "O(2)", HALF, [Statement(HALF, "kept", 0.0, -0.1, 0.1, 1.0)], True, 9, 0.9, 0.5, 4,
+        presence=[Presence(HALF, None, 0.5, 0.4, 0.6, 100, True)],
+        networks=[_networks.Network("cnn", "own/cnn", (1.0,), 1.0, 1, 0.1, 1)],
+    ).save()  # fmt: skip
+    assert Discovery.read(tmp_path).examples == 9
+    values = json.loads((tmp_path / "discovery.json").read_text())
+    (values if where is None else values[where][0])[name] = value
+    (tmp_path / "discovery.json").write_text(json.dumps(values))
+    with pytest.raises(RunError, match=r"is damaged .*: run pscnn discover again"):
+        Discovery.read(tmp_path)

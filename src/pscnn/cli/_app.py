@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from pscnn import PscnnError, __version__
 from pscnn._files import to_json
@@ -17,8 +18,21 @@ from pscnn._memory import out_of_memory
 app = typer.Typer(
     help="Steerable networks that learn how much symmetry to keep.", no_args_is_help=True, rich_markup_mode=None
 )
-console = Console()
-errors = Console(stderr=True)
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+class _Terminal(Console):
+    """What is printed is text: a path in it is not coloured or taken for markup, and codes are written out."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(text.translate(CONTROLS), **how)
+
+
+console = _Terminal()
+errors = _Terminal(stderr=True)
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run.")]
 Runs = Annotated[Path, typer.Option(help="Folder for runs; finished ones in it are not run again.")]
@@ -63,8 +77,8 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print text as it is: a path in it is not coloured, broken into lines or taken for markup."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True, end=end)
+    """Print text as it is: a path in it is not broken into lines."""
+    console.print(text, soft_wrap=True, end=end)
 
 
 def say_json(value: Any) -> None:
@@ -74,7 +88,7 @@ def say_json(value: Any) -> None:
 
 def complain(message: str) -> None:
     """Say what is wrong, beside what is printed."""
-    errors.print(f"error: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+    errors.print(f"error: {message}", style="red", soft_wrap=True)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
@@ -87,7 +101,7 @@ def progress_bar() -> Any:
     """A bar, how many of how many, the time, and a word on the last; beside what is printed, not in it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     return Progress(*columns, console=errors)
 
 

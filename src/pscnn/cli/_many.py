@@ -65,8 +65,8 @@ def complete_runs(runs: Sequence[Settings], store: Store, **how: Any) -> list[Se
     if trained and watch.busy is not None and training.gpu_is_used(how.get("accelerator", "auto")):
         took = time.monotonic() - started
         each = f"{took / len(trained):.1f} s of the GPU each, which was busy {watch.busy:.0f} % of the time"
-        errors.print(f"{len(trained)} runs trained in {took:.0f} s: {each}", highlight=False)
+        errors.print(f"{len(trained)} runs trained in {took:.0f} s: {each}")
     for settings in failed:
         why = store.failure(settings) or "its process was killed"
-        errors.print(f"failed: {store.folder(settings)}: {why}", style="red", markup=False, soft_wrap=True)
+        errors.print(f"failed: {store.folder(settings)}: {why}", style="red", soft_wrap=True)
     return failed

@@ -120,7 +120,7 @@ def _reproduce(
             _show_plan(store, training.Store(place), wanted, workers or training.usual_workers(accelerator))
         return
     for file in known or []:
-        errors.print(f"{file}: {experiments.take_runs(file, runs)} runs imported into {runs}", highlight=False)
+        errors.print(f"{file}: {experiments.take_runs(file, runs)} runs imported into {runs}")
     for sheet in figures if run else ():
         report.check_drawable(sheet, store)  # before hours of training
     how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
@@ -141,7 +141,7 @@ def _say_what_differs(store: Any, wanted: list[Any], settings: dict[str, Any]) -
         errors.print(f"warning: different versions of pscnn made these runs: {', '.join(sorted(map(str, versions)))}")
     if settings:
         text = ", ".join(f"{name} = {value}" for name, value in settings.items())
-        errors.print(f"settings that differ from the paper's: {text}", markup=False)
+        errors.print(f"settings that differ from the paper's: {text}")
 
 
 def _print_table(sheet: Any, filled: Any, form: str, titled: bool) -> None:

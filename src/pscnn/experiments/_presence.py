@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ JITTER, OFF_CENTRE = 0.07, 0.04
 data whose centre is between other pixels than ours have a symmetry all the same."""
 
 
+@runtime_checkable
 class Candidate(Protocol):
     """A subgroup, perhaps turned: every ``Group`` is one."""
 

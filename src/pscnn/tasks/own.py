@@ -25,8 +25,6 @@ SCORES = {
     "vectors": {"test_rmse": "RMSE, in deviations"},
     "masks": {"test_iou": "intersection over union"},
 }
-SMALLEST = 8
-"""Pixels along the shortest side of what networks take."""
 PIXELS_AT_ONCE = 2**22
 """When nothing is learnt."""
 
@@ -158,8 +156,8 @@ class Own(ImageTask):
     def _own_network(self) -> nn.Module:
         """For any shape and all kinds of targets."""
         settings, holds = self.settings, self.settings.holds
-        if min(holds.shape) < SMALLEST:
-            raise ConfigError(f"no network is for a side of {min(holds.shape)} pixels: give {SMALLEST} or more")
+        if min(holds.shape) < own.SMALLEST:
+            raise ConfigError(f"no network is for a side of {min(holds.shape)} pixels: give {own.SMALLEST} or more")
         output = self.target.output
         return models.build(
             "own",

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pscnn._files import write_whole
+from pscnn._files import check_record, plain_file, write_whole
 from pscnn._types import Array
 from pscnn.data import own
-from pscnn.experiments._discover._networks import Network, recommended
+from pscnn.experiments._discover._networks import LABELS, Network, recommended
 from pscnn.experiments._discover._poses import presence_from_json, presence_to_json
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.experiments._discover._verdict import KEPT, TOLERANCE, UNCLEAR, Statement, intervals
@@ -133,7 +133,7 @@ class Discovery:
         """From the folder of a discovery."""
         path = Path(folder) / FILE
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(plain_file(path).read_text(encoding="utf-8"))
             values["about"] = own.About.from_json(json.dumps(values["about"]))
             values["kept"] = None if values["kept"] is None else Subgroup.from_json(values["kept"])
             for one in values["statements"]:
@@ -144,11 +144,22 @@ class Discovery:
             values["networks"] = [
                 Network(**one | {"validation": tuple(one["validation"])}) for one in values["networks"]
             ]
-            for one in values["networks"]:
-                if Path(one.run).is_absolute() or ".." in Path(one.run).parts:
-                    raise ValueError(f"the run {one.run} is not in this folder")
-            return cls(folder=Path(folder), **values)
+            found = cls(folder=Path(folder), **values)
+            for one in (found, *found.statements, *found.presence, *found.networks):
+                check_record(one)
+            _check_networks(found.networks)
+            return found
         except FileNotFoundError:
             raise RunError(f"{folder} is not the folder of a discovery: it has no {FILE}") from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise RunError(f"{path} is damaged ({error}): run pscnn discover again") from None
+
+
+def _check_networks(networks: list[Network]) -> None:
+    for one in networks:
+        if one.kind not in LABELS:
+            raise ValueError(f"no network is of the kind {one.kind!r}")
+        if Path(one.run).is_absolute() or ".." in Path(one.run).parts:
+            raise ValueError(f"the run {one.run} is not in this folder")
+        if not one.validation or len(one.validation) != len(networks[0].validation):
+            raise ValueError("networks have scores of different examples")

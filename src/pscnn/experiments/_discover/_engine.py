@@ -43,6 +43,8 @@ from pscnn.training import ConfigError
 
 VERSION = 1
 """Of what is kept for resuming; another one is done again."""
+MOST_ELEMENTS = 128
+"""Of a finite group H: networks average over all of them."""
 ROUNDS = 20
 """In which all parts are held out once, at most."""
 Say = Callable[[str], None]
@@ -117,6 +119,13 @@ def discover(
     whole = group or parse("O(2)" if about.dimension == 2 else "O(3)")
     if whole.dimension != about.dimension:
         raise ConfigError(f"{whole.name} acts on {whole.dimension} axes, but the examples have {about.dimension}")
+    if (whole.order or 0) > MOST_ELEMENTS:
+        raise ConfigError(
+            f"groups of up to {MOST_ELEMENTS} elements are compared, but {whole.name} has {whole.order}: "
+            f"use one with all rotations, from which images do not tell it"
+        )
+    if min(about.shape) < own.SMALLEST:
+        raise ConfigError(f"no network is for a side of {min(about.shape)} pixels: give {own.SMALLEST} or more")
     count = workers or os.cpu_count() or 1
     clock = _plan.Clock(began, 60 * minutes, count)
     done = folder / "steps" / _digest([VERSION, path.name, whole.name, bandlimit, width])
