@@ -110,9 +110,10 @@ def check_pairs(splits: dict[str, own.Examples]) -> None:
 
 
 def test_masks_of_arrays(tmp_path: Path) -> None:
-    about, splits = prepare(arrays(tmp_path, masks=masks_of(IMAGES)), tmp_path)
-    assert (about.kind, about.names, about.counts) == ("masks", ("0", "255"), (8, 2, 2))
-    check_pairs(splits)
+    for dtype in (np.uint8, np.float16):
+        about, splits = prepare(arrays(tmp_path, masks=masks_of(IMAGES).astype(dtype)), tmp_path)
+        assert (about.kind, about.names, about.counts) == ("masks", ("0", "255"), (8, 2, 2))
+        check_pairs(splits)
     own.write_contact_sheet(tmp_path / "prepared.npz", tmp_path / "sheet.png")
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.size[0] == 4 * (2 * 12 + 2)

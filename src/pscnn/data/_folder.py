@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -74,6 +75,8 @@ def download(address: str, path: Path, title: str, advice: str, checksum: str | 
     pooch = require("pooch", "data", f"Downloading {title}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"downloading {address}", file=sys.stderr)
+        pooch.get_logger().setLevel("WARNING")
         # pooch checks the file and moves it into place when it is complete.
         pooch.retrieve(address, known_hash=checksum, fname=path.name, path=path.parent)
     except Exception as error:  # requests and urllib raise many kinds

@@ -82,8 +82,10 @@ def as_mask(array: AnyArray, sides: Sequence[int], what: object) -> AnyArray:
             f"{what}: a mask has one whole number for each pixel of its example, of shape {_times(sides)}, got shape "
             f"{_times(array.shape)}"
         )
-    if array.dtype.kind == "f" and not (np.isfinite(array) & (abs(array) < 2**31) & (array == array.round())).all():
-        raise DataError(f"{what}: a mask holds whole numbers, which name classes")
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)  # half precision has no 2³¹
+        if not (np.isfinite(array) & (abs(array) < 2**31) & (array == array.round())).all():
+            raise DataError(f"{what}: a mask holds whole numbers, which name classes")
     return array.astype(np.int64)
 
 

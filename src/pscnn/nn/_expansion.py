@@ -227,8 +227,14 @@ def _fake_expand(
     return padded, weight.new_empty(entries), weight.new_empty(nodes)
 
 
-expand = Operation(_expand, _fake_expand)
+_MADE_OF = "Tensor weight, Tensor? given, Tensor sampled, Tensor? table, Tensor[] constants"
+expand = Operation(
+    f"({_MADE_OF}, SymInt[] copies, SymInt[] spatial, SymInt largest, ScalarType dtype) -> (Tensor, Tensor, Tensor)",
+    _expand,
+    _fake_expand,
+)
 expand_back = Operation(
+    f"(Tensor g, {_MADE_OF}, Tensor moments, Tensor masses, SymInt[] copies, SymInt largest) -> (Tensor, Tensor)",
     _expand_back,
     lambda g, weight, given, *_: (torch.empty_like(weight), weight.new_empty(0 if given is None else len(given))),
 )

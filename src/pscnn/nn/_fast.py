@@ -203,7 +203,11 @@ def _image_patches(x: Tensor, sides: list[int], size: int, stride: int, padding:
     return y
 
 
-image_patches = Operation(_image_patches, lambda x, sides, *_: x.new_empty(len(x) * math.prod(sides), _[-1]))
+image_patches = Operation(
+    "(Tensor x, SymInt[] sides, SymInt size, SymInt stride, SymInt padding, SymInt columns) -> Tensor",
+    _image_patches,
+    lambda x, sides, *_: x.new_empty(len(x) * math.prod(sides), _[-1]),
+)
 
 
 class ByPortions(torch.autograd.Function):
@@ -347,4 +351,8 @@ def _blurred(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: i
     return y.movedim(-1, 1)
 
 
-blurred = Operation(_blurred, lambda x, along, sizes, *_: x.new_empty(len(x), *sizes, x.shape[1]).movedim(-1, 1))
+blurred = Operation(
+    "(Tensor x, Tensor along, SymInt[] sizes, SymInt stride, SymInt padding, bool back) -> Tensor",
+    _blurred,
+    lambda x, along, sizes, *_: x.new_empty(len(x), *sizes, x.shape[1]).movedim(-1, 1),
+)

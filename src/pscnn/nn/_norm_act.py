@@ -171,15 +171,26 @@ def _norm_act_backward(
 
 
 map_statistics = Operation(
+    "(Tensor x, Tensor weight, Tensor bias, Tensor table, Tensor directions, float eps) -> Tensor",
     _map_statistics,
     lambda x, weight, bias, *_: x.new_empty(len(bias) + 2 * len(weight) + 4 * x.shape[1], dtype=torch.float32),
 )
-norm_act = Operation(_norm_act, lambda x, *rest: empty_map(x, _out_channels(x, *rest[-2:])))
+_KIND = "SymInt kind, SymInt gates, SymInt size"
+norm_act = Operation(
+    f"(Tensor x, Tensor one, Tensor two, Tensor vectors, {_KIND}) -> Tensor",
+    _norm_act,
+    lambda x, *rest: empty_map(x, _out_channels(x, *rest[-2:])),
+)
 norm_act_vectors = Operation(
+    f"(Tensor x, Tensor g, Tensor one, Tensor two, Tensor found, Tensor table, Tensor directions, {_KIND}) -> Tensor",
     _norm_act_vectors,
     lambda x, g, one, two, found, table, *_: torch.empty_like(found[: len(found) - len(table) - 2 * x.shape[1]]),
 )
-norm_act_backward = Operation(_norm_act_backward, lambda x, *_: empty_map(x, x.shape[1]))
+norm_act_backward = Operation(
+    f"(Tensor x, Tensor g, Tensor one, Tensor two, Tensor vectors, Tensor slopes, {_KIND}) -> Tensor",
+    _norm_act_backward,
+    lambda x, *_: empty_map(x, x.shape[1]),
+)
 
 
 def _out_channels(x: Tensor, gates: int, size: int) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._library.infer_schema import infer_schema  # torch.library has it from 2.5 on
 
 _LIBRARY = torch.library.Library("pscnn", "FRAGMENT")
 
@@ -16,15 +15,16 @@ class Operation:
     """A function that a compiler sees as an operation of its own, without looking inside; others just call it.
 
     Args:
+        schema: Its arguments and what it returns, as torch writes them; torch 2.4 cannot read them off annotations.
         function: On tensors and numbers; what it returns is new.
         fake: The same for tensors without values: what is returned has the right shape and layout.
     """
 
-    def __init__(self, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    def __init__(self, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
         self.function = function
         name = function.__name__
         # Not torch.library.custom_op, which looks at every call whether outputs are new: that takes twice as long.
-        _LIBRARY.define(name + infer_schema(function, mutates_args=()))
+        _LIBRARY.define(name + schema)
         _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
         torch.library.register_fake(f"pscnn::{name}", fake, lib=_LIBRARY)
         self.known = getattr(torch.ops.pscnn, name).default
