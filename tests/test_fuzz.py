@@ -206,7 +206,7 @@ def with_value(content: bytes, place: float, value: Any) -> bytes:
 @given(
     file=st.sampled_from(FILES),
     change=damage(),
-    command=st.sampled_from(["evaluate", "inspect", "results", "export", "resume", "save", "predict"]),
+    command=st.sampled_from(["evaluate", "inspect", "results", "report", "export", "resume", "save", "predict"]),
 )
 def test_files_of_a_run(file: str, change: Callable[[bytes], bytes], command: str, genuine: Path) -> None:
     with tempfile.TemporaryDirectory() as place:

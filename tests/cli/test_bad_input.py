@@ -197,6 +197,15 @@ def test_where_output_goes(run: Path, tmp_path: Path) -> None:
     assert (tmp_path / "[red]reports" / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    "content", [b"\x80\x04", b"[]", b"{}", b'{"versions": 3}', b'{"versions": {"pscnn": 1}, "git": 2}']
+)
+def test_where_a_run_was_made_is_damaged(content: bytes, run: Path, tmp_path: Path) -> None:
+    (run / "environment.json").write_bytes(content)
+    assert "environment.json is damaged" in refused(["report", str(run)])
+    assert "environment.json is damaged" in refused(["results", str(run), "--save", str(tmp_path / "all.json")])
+
+
 def test_names_cannot_control_the_terminal(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["predict", str(run)], ["evaluate"]):
         said = refused([*words, str(tmp_path / "a\x1b]0;title\x07[/x]:car:.png")])

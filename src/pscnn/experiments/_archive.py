@@ -19,9 +19,10 @@ from pscnn.training import (
     ConfigError,
     Settings,
     Store,
+    check_environment,
     check_result,
     make_settings,
-    read_json,
+    read_environment,
     read_result,
     read_yaml,
     write_arrays,
@@ -55,7 +56,7 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
 
 def _read(folder: Path) -> dict[str, Any]:
     densities = read_arrays(folder / "densities.npz")
-    result, environment = read_result(folder), read_json(folder / "environment.json")
+    result, environment = read_result(folder), read_environment(folder)
     if result is None or environment is None:
         raise ValueError(f"it has no {'result' if result is None else 'environment'}.json")
     return {
@@ -97,9 +98,8 @@ def _checked(run: dict[str, Any]) -> _Run:
     settings, result, environment = (
         make_settings(run["config"], stored=True),
         check_result(run["result"]),
-        dict(run["environment"]),
+        check_environment(run["environment"]),
     )
-    str(environment["versions"]["pscnn"] + (environment["git"] or ""))
     densities = {str(name): np.array(values, dtype=np.float32) for name, values in run["densities"].items()}
     for name, values in densities.items():
         # numpy takes "file" for the archive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from pscnn.groups import Elements, Group
 from pscnn.report._degree import agreement_figure, degree_figure
 from pscnn.report._explore import numbers
 from pscnn.report._forecast import comparison_animation, forecast_animation, forecast_figure
-from pscnn.training import Task
+from pscnn.training import Task, read_environment
 
 CURVES: dict[str, tuple[str, ...]] = {
     "accuracy": ("/accuracy",),
@@ -67,8 +68,8 @@ def not_equivariant(model: nn.Module, group: Group | None) -> list[list[str]]:
 
 def environment_text(run: Path) -> str:
     """Where a run was trained, as it was stored; what was received without it has none."""
-    path = run / "environment.json"
-    return path.read_text(encoding="utf-8") if path.exists() else "not known"
+    found = read_environment(run)
+    return "not known" if found is None else json.dumps(found, indent=2)
 
 
 def curves(history: list[dict[str, Any]]) -> list[dict[str, Any]]:

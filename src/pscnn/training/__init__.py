@@ -13,6 +13,7 @@ from pscnn.training._learner import Classification, Data, Learner, Supervised
 from pscnn.training._place import choose_device, suitable_threads, wake
 from pscnn.training._run import (
     RunError,
+    check_environment,
     check_result,
     diverged,
     environment,
@@ -21,6 +22,7 @@ from pscnn.training._run import (
     load,
     precision,
     read_confusion,
+    read_environment,
     read_json,
     read_result,
     read_task,
@@ -53,6 +55,7 @@ __all__ = [
     "TrainerSettings",
     "Watch",
     "answers",
+    "check_environment",
     "check_result",
     "choose_device",
     "diverged",
@@ -70,6 +73,7 @@ __all__ = [
     "prepare",
     "processes",
     "read_confusion",
+    "read_environment",
     "read_json",
     "read_result",
     "read_task",

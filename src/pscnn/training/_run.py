@@ -325,6 +325,23 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
+def read_environment(folder: Path) -> dict[str, Any] | None:
+    """What a run was made with, as ``environment`` gives it; None if that was not received."""
+    path = folder / "environment.json"
+    found = read_json(path)
+    with _received(path):
+        return None if found is None else check_environment(found)
+
+
+def check_environment(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, if it tells a version and a revision."""
+    versions, revision = found.get("versions"), found.get("git")
+    version = versions.get("pscnn") if isinstance(versions, dict) else None
+    if not isinstance(version, str) or not isinstance(revision, str | None):
+        raise ValueError(f"expected a version and a revision, got {version!r} and {revision!r}")
+    return dict(found)
+
+
 def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a finished run; None for others."""
     path = folder / "result.json"

@@ -13,7 +13,15 @@ from filelock import FileLock, Timeout
 
 from pscnn._files import make_folder, reported
 from pscnn.training._place import choose_device
-from pscnn.training._run import RunError, describe, device_name, read_json, read_result, write_settings
+from pscnn.training._run import (
+    RunError,
+    describe,
+    device_name,
+    read_environment,
+    read_json,
+    read_result,
+    write_settings,
+)
 from pscnn.training._settings import ConfigError, Settings, read_yaml
 from pscnn.training._task import former_names, make_settings, task_of
 
@@ -160,14 +168,14 @@ class Store:
     def failure(self, settings: Settings) -> str | None:
         """Why a run failed."""
         found = read_json(self.folder(settings) / "failure.json")
-        return None if found is None else str(found["error"])
+        return None if found is None else str(found.get("error"))
 
     def code(self, settings: Settings) -> str | None:
         """The version, and if known the revision, with which a run was started."""
-        found = read_json(self.folder(settings) / "environment.json")
+        found = read_environment(self.folder(settings))
         if found is None:
             return None
-        revision = found["git"] or found.get("source") or ""
+        revision = str(found.get("git") or found.get("source") or "")
         short = revision[:10] + "+" * revision.endswith("+")
         return str(found["versions"]["pscnn"]) + (f" ({short})" if short else "")
 
