@@ -93,7 +93,7 @@ def test_a_picture_shows_every_task(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--only", "cars"], "unknown task 'cars': use one of arrows, b-d-p-q, "),
+        (["--only", "cars"], "unknown task 'cars': use one of arrows, clock, b-d-p-q, "),
         (["--format", "html"], "unknown format 'html': use one of text, "),
         (["--known", "nothing.json"], "nothing.json does not exist"),
         (["--picture", "no/where/tasks.png", "--only", "bars"], "cannot write no/where/tasks.png: No such file"),

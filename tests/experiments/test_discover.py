@@ -136,6 +136,36 @@ def test_features_turn_with_the_examples() -> None:
     torch.testing.assert_close(turned, expected)
 
 
+def test_no_pose_can_be_read_off_where_an_example_lies() -> None:
+    """The place of a ring is moved by about as much as it is beside the centre, and as often to every side."""
+    probe = Probe(O2(), [IDENTITY], 1, (28, 28), 2)
+    _, shifts = probe._poses(torch.zeros(4000, 1, 28, 28), np.random.default_rng(0))
+    assert shifts.std(0).tolist() == pytest.approx([1.4, 1.4], rel=0.2)
+    assert shifts.abs().max() == pytest.approx(2.8)
+    assert shifts.mean(0).abs().max() < 0.1
+    x = torch.rand(1, 1, 28, 28)
+    features = [probe.eval().features(x, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert torch.equal(features[0], features[1])
+    assert not torch.equal(features[0], features[2])
+
+
+def test_what_is_kept_is_enforced_by_a_network_over_it_if_there_is_one(tmp_path: Path) -> None:
+    """A density that is fixed within a larger network is for mirror lines at an angle; it is harder to train."""
+    path = tmp_path / "data.npz"
+    own.prepare(sky(side=28), path)
+
+    def kept(subgroup: Subgroup) -> tuple[str, str, float]:
+        one = _networks.settings_of(path, "O(2)", subgroup, 0.25, 2)["kept"]
+        return one.method, one.group, one.width
+
+    assert kept(Subgroup(O2())) == ("scnn", "O(2)", 0.25)
+    assert kept(Subgroup(SO2())) == ("scnn", "SO(2)", 0.5)
+    assert kept(MIRROR) == ("scnn", "D(1)", 1.25)
+    assert kept(Subgroup(D(2), 0.0)) == ("scnn", "D(2)", 0.625)
+    assert kept(Subgroup(D(1), 30.0)) == ("fixed", "O(2)", 0.25)
+    assert "kept" not in _networks.settings_of(path, "O(2)", IDENTITY, 0.25, 2)
+
+
 def test_volumes_and_oblong_images_have_features() -> None:
     for group, shape in ((O2(), (20, 13)), (O3(), (9, 9, 9))):
         probe = Probe(group, [_subgroups.identity(group)], 2, shape, 3)

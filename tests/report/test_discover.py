@@ -57,7 +57,7 @@ def test_what_is_kept_and_what_it_costs() -> None:
 
 def test_the_whole_group_nothing_and_what_cannot_be_told() -> None:
     assert report.discovery_headline(found(WHOLE)) == (
-        "The task keeps all rotations and mirrors: enforcing them costs nothing that matters."
+        "All rotations and mirrors can be enforced: that costs nothing that matters."
     )
     assert report.discovery_headline(found(Subgroup(C(1)))) == (
         "No symmetry that was tried can be enforced without loss."

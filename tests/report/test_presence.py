@@ -21,9 +21,9 @@ def test_upright_images_and_answers_that_depend_on_the_angle_are_two_things() ->
     stays, depends = (presence_words(upright, 2 * [verdict]) for verdict in ("kept", "broken"))
     assert stays == [
         "The examples do not come transformed by half turns (C2) and all rotations (SO(2)), so poses are not alike (of "
-        "an example and its copy, a small classifier finds the copy in 88 % to 97 %; half would be chance); the answer "
-        "does not depend on it: augmenting by it does no harm, and is needed only if new examples may come so; then "
-        "the poses change and the answers stay."
+        "an example and its copy, a small classifier finds the copy in 88 % to 97 %; half would be chance); no answer "
+        "here depends on it: it can be enforced, and augmenting by it does no harm; whether answers would stay if new "
+        "examples came so, no example tells: you have to know."
     ]
     assert "the answer depends on it: do not augment" in depends[0]
     assert "other answers would be right" in depends[0]

@@ -41,6 +41,7 @@ class KnownTask:
         may_abstain: Whether there are so few examples that "cannot tell" is as right as the truth.
         count: Examples.
         shift: Places are uniform in a disk or ball of this radius, in halves of the side.
+        beside: By how much everything lies beside the centre, to the right and up, in pixels.
         dimension: 2 for images, 3 for volumes.
     """
 
@@ -57,6 +58,7 @@ class KnownTask:
     may_abstain: bool = False
     count: int = 800
     shift: float = 0.1
+    beside: tuple[float, ...] = ()
     dimension: int = 2
 
     @property
@@ -150,6 +152,7 @@ def place(task: KnownTask, seed: int = 0, count: int | None = None) -> Placed:
     scale = uniform(0.7, 1.0)
     place = torch.randn(count, n, generator=generator, dtype=torch.float64)
     place = task.shift * place / place.norm(dim=1, keepdim=True) * uniform(0, 1)[:, None] ** (1 / n)
+    place += torch.tensor(task.beside or [0.0] * n, dtype=torch.float64) * 2 / task.size
     target = TARGETS[task.target][1](pose[:, :, 0], scale) if task.target in TARGETS else label
     if task.target == "labels":
         target = torch.stack([label == 0, scale > LARGE], 1).long()

@@ -24,7 +24,7 @@ _ARRAY_AXES = {
 }
 
 
-def transform(x: Tensor, elements: Tensor) -> Tensor:
+def transform(x: Tensor, elements: Tensor, shifts: Tensor | None = None) -> Tensor:
     """(h·x)(p) = x(h⁻¹p): every example of a batch, transformed about its centre.
 
     Rotations are counter-clockwise for someone who looks at the picture, as in ``FieldType.transform``. Elements that
@@ -34,6 +34,7 @@ def transform(x: Tensor, elements: Tensor) -> Tensor:
     Args:
         x: Shape (B, C, H, W) or (B, C, D, H, W), of any sides.
         elements: One for each example, (B, n, n), or one for all, (n, n); n = 2 for images and 3 for volumes.
+        shifts: By how many pixels each is moved afterwards along the axes of its array, (B, n).
 
     Example:
         >>> x = torch.arange(6.0).view(1, 1, 2, 3)
@@ -47,10 +48,14 @@ def transform(x: Tensor, elements: Tensor) -> Tensor:
             "transform: expected examples (B, C, H, W) with elements (B, 2, 2) or (2, 2), or (B, C, D, H, W) with "
             f"(B, 3, 3) or (3, 3), got examples {tuple(x.shape)} with elements {tuple(elements.shape)}"
         )
+    if shifts is not None and shifts.shape != (len(x), n):
+        raise ValueError(f"transform: expected shifts of shape {(len(x), n)}, got {tuple(shifts.shape)}")
     x = x if x.dtype in (torch.float32, torch.float64) else x.float()
     inverse = _inverse(elements).expand(len(x), n, n)
     permutations = inverse.round()
     exact = maps_grid(elements, x.shape[2:]).expand(len(x))
+    if shifts is not None:
+        exact = torch.zeros_like(exact)
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     for permutation in torch.unique(permutations[exact], dim=0) if exact.any() else ():
         rows = (exact & (permutations == permutation).all(2).all(1)).nonzero()[:, 0].to(x.device)
@@ -58,7 +63,7 @@ def transform(x: Tensor, elements: Tensor) -> Tensor:
     others = (~exact).nonzero()[:, 0]
     for rows in others.split(max(1, AT_ONCE // math.prod(x.shape[2:]))):
         own = rows.to(x.device)
-        out[own] = _interpolated(x[own], inverse[rows].to(x))
+        out[own] = _interpolated(x[own], inverse[rows].to(x), None if shifts is None else shifts[rows].to(x))
     return out
 
 
@@ -72,7 +77,7 @@ def there_and_back(x: Tensor, elements: Tensor) -> Tensor:
     return transform(transform(x, elements), elements.mT)
 
 
-def transform_targets(y: Tensor, elements: Tensor, kind: str) -> Tensor:
+def transform_targets(y: Tensor, elements: Tensor, kind: str, shifts: Tensor | None = None) -> Tensor:
     """The right answers to transformed examples, from those to the examples.
 
     Args:
@@ -80,6 +85,7 @@ def transform_targets(y: Tensor, elements: Tensor, kind: str) -> Tensor:
             fields of numbers, (B, C, …).
         elements: As for ``transform``.
         kind: "vectors" and "masks" turn with their examples; "classes", "labels" and "numbers" stay.
+        shifts: As for ``transform``; masks are moved along.
     """
     if kind not in TARGET_KINDS:
         raise ValueError(f"the kind of targets must be one of {', '.join(TARGET_KINDS)}, got {kind!r}")
@@ -88,10 +94,10 @@ def transform_targets(y: Tensor, elements: Tensor, kind: str) -> Tensor:
         return (y.view(len(y), -1, n) @ elements.to(y).mT).view_as(y)
     if kind == "masks":
         if y.is_floating_point():
-            return transform(y, elements)
+            return transform(y, elements, shifts)
         least = min(0, int(y.min())) if y.numel() else 0  # −1 where a class is not known
         shares = F.one_hot(y.long() - least).movedim(-1, 1).float()
-        return (transform(shares, elements).argmax(1) + least).to(y.dtype)
+        return (transform(shares, elements, shifts).argmax(1) + least).to(y.dtype)
     return y
 
 
@@ -120,7 +126,7 @@ def _permuted(x: Tensor, permutation: Tensor) -> Tensor:
     return x.permute(0, 1, *(2 + source.index(target) for target in range(len(source)))).flip(flips)
 
 
-def _interpolated(x: Tensor, inverse: Tensor) -> Tensor:
+def _interpolated(x: Tensor, inverse: Tensor, shifts: Tensor | None) -> Tensor:
     """Splines through the pixels, mirrored at the outermost ones, from where they fade to the border's mean.
 
     The four (eight) neighbours along each axis are read as two values between neighbours: grid_sample weights them.
@@ -134,6 +140,7 @@ def _interpolated(x: Tensor, inverse: Tensor) -> Tensor:
         coefficients = (coefficients.movedim(axis, -1) @ spline.T).movedim(-1, axis)
     steps = [torch.arange(side, device=x.device, dtype=x.dtype) - (side - 1) / 2 for side in sides]
     target = torch.stack(torch.meshgrid(*steps, indexing="ij"), -1).view(-1, n)
+    target = target if shifts is None else target - shifts[:, None]
     source = target @ inverse.mT  # (B, pixels, n), centred
     last = torch.tensor([side - 1.0 for side in sides], device=x.device, dtype=x.dtype)
     inside = (last / 2 + 1 - source.abs()).clamp(0, 1).prod(-1)

@@ -25,6 +25,10 @@ TASKS: dict[str, KnownTask] = {
         "Arrows that point right, up, left or down, up to 38° off.",
         (_NONE,), ("arrow",), centres=(0, 90, 180, 270), spread=38, count=1000,
     ),
+    "clock": KnownTask(
+        "Hands of a clock that point right, up, left or down, up to 38° off; all lie half a pixel beside the centre.",
+        (_NONE,), ("hand",), centres=(0, 90, 180, 270), spread=38, count=1000, shift=0.0, beside=(0.5, -0.5),
+    ),
     "b-d-p-q": KnownTask(
         "The letters b, d, p and q within ±60°.",
         (_NONE,), ("b",), centres=(0, 180), spread=60, hands="told", count=1000,

@@ -66,7 +66,7 @@ def discovery_headline(found: Discovery) -> str:
         return "No symmetry that was tried can be enforced without loss."
     whole = plain(subgroup_words(found.kept))
     if found.kept.group.name == found.group:
-        return f"The task keeps {whole}: enforcing them costs nothing that matters."
+        return f"{whole[:1].upper()}{whole[1:]} can be enforced: that costs nothing that matters."
     return f"The largest symmetry that can be enforced without loss: {whole}."
 
 

@@ -19,8 +19,8 @@ ADVICE: Mapping[tuple[bool | None, str], str] = {
     (True, "broken"): "the answer depends on it: do not augment by it",
     (True, "cannot tell"): "whether the answer depends on it cannot be told: augment by it only if you know that it "
     "does not",
-    (False, "kept"): "the answer does not depend on it: augmenting by it does no harm, and is needed only if new "
-    "examples may come so; then the poses change and the answers stay",
+    (False, "kept"): "no answer here depends on it: it can be enforced, and augmenting by it does no harm; whether "
+    "answers would stay if new examples came so, no example tells: you have to know",
     (False, "broken"): "the answer depends on it: do not augment by it; if new examples came so, other answers would "
     "be right, and the network would have to be trained anew",
     (False, "cannot tell"): "whether the answer depends on it cannot be told: augment by it only if new examples may "

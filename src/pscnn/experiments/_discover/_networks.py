@@ -18,12 +18,16 @@ from pscnn.data import own
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.experiments._sheets import parameter_count
 from pscnn.groups import parse
+from pscnn.nn import function_field
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import Store, load, read_result, target_of, train_for, trial_loss
 
-RATES = (1e-3, 3e-3, 1e-2)
+RATES = (3e-3, 1e-3, 1e-2)
+"""The usual one, and others."""
 TRIAL = 0.06
 """Share of a network's time in which each learning rate is tried."""
+BETTER = 0.97
+"""By which factor another learning rate must lower the loss of the trial: where nothing is learnt yet, chance does."""
 MOST_EPOCHS = 150
 LABELS = {
     "kept": "enforces {kept}",
@@ -85,10 +89,12 @@ def settings_of(
     wide = [replace(base, method="cnn", width=base.width * k) for k in (0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8)]
     plain = min(wide, key=lambda one: abs(math.log(parameter_count(one) / aim)))
     found: dict[str, OwnSettings] = {}
-    if kept is not None and kept.group.order != 1 and not (kept.axis and kept.angle is not None):
-        if kept.group == parse(group):
-            found["kept"] = replace(base, method="scnn")
-        else:
+    if kept is not None and kept.group.order != 1:
+        size, whole = (function_field(one, 2).size for one in (kept.group, parse(group)))
+        if kept.is_usual:  # as many channels as over H
+            own_width = round(base.width * whole / size, 3)
+            found["kept"] = replace(base, method="scnn", group=kept.group.name, width=own_width)
+        elif not kept.axis:
             enough = max(bandlimit, 2 * (kept.group.max_frequency or 0))
             found["kept"] = replace(base, method="fixed", keep=str(kept), bandlimit=enough)
     return found | {"p-scnn": partial, "cnn": plain, "augment": replace(plain, method="augment")}
@@ -112,7 +118,7 @@ def train_network(kind: str, settings: OwnSettings, root: Path, seconds: float, 
     tried = {
         rate: trial_loss(TRIAL * seconds, replace(settings, lr=rate), root, accelerator=accelerator) for rate in RATES
     }
-    best = min(tried, key=lambda rate: tried[rate])
+    best = min(tried, key=lambda rate: tried[rate] * (BETTER if rate == RATES[0] else 1))
     left = (1 - len(RATES) * TRIAL) * seconds
     folder = train_for(left, replace(settings, lr=best), Store(root), accelerator=accelerator, most=MOST_EPOCHS)
     return read_network(kind, folder, root)

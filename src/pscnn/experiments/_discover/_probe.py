@@ -11,7 +11,8 @@ much as one network.
 
 No end may read the pose of an example off the grid of pixels: the trunk sees g·x for a random g, and ρ(g)⁻¹ takes its
 features back. What the grid adds is then the same for all poses, and the end of K = H, for which g is unknown, can tell
-nothing from it.
+nothing from it. Nor off where it lies: programs draw and scanners scan half a pixel beside the centre, the same way in
+every example, so that all are moved a little at random as well.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
+from pscnn._types import Array
 from pscnn.data import transform, transform_targets
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.groups import DirectSum, Group, direct_sum
@@ -35,6 +37,8 @@ FINEST = {2: 40, 3: 20}
 """Longest side that the trunk looks at; larger examples are averaged down to it."""
 COARSEST = {2: 9, 3: 5}
 """Side of the map that is read as a whole."""
+SHIFT = 0.05
+"""Standard deviation of the distance by which examples are moved along each axis, as a share of the longest side."""
 HIDDEN = 32
 DROPPED = 0.1
 # Numbers of fields and their highest frequency, by layer; of the features at last.
@@ -174,9 +178,9 @@ class Probe(tnn.Module):
         return self.ends(self.features(x, rng), rng)
 
     def features(self, x: Tensor, rng: np.random.Generator) -> Tensor:
-        """ρ(g)⁻¹ v(g·x) for a random g for every example, (B, 2, size)."""
-        elements = self.group.sample(len(x), int(rng.integers(2**31)))
-        turned = self.trunk(transform(x, torch.as_tensor(elements)))
+        """ρ(g)⁻¹ v(g·x) for a random g and place for every example, (B, 2, size)."""
+        elements, shifts = self._poses(x, rng)
+        turned = self.trunk(transform(x, torch.as_tensor(elements), shifts))
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         return torch.einsum("bij,bcj->bci", back, turned)
 
@@ -189,13 +193,19 @@ class Probe(tnn.Module):
             places: Numbers of pixels of the trunk's grid, (P,).
             rng: Of the elements.
         """
-        elements = self.group.sample(len(x), int(rng.integers(2**31)))
-        turned = self.trunk(transform(x, torch.as_tensor(elements)), places)
+        elements, shifts = self._poses(x, rng)
+        turned = self.trunk(transform(x, torch.as_tensor(elements), shifts), places)
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         features = torch.einsum("bij,bpcj->bpci", back, turned)
         said = self.ends(features.flatten(0, 1), rng).unflatten(1, features.shape[:2]).movedim(-1, 2)
-        moved = transform_targets(masks.long() + 1, torch.as_tensor(elements), "masks") - 1
+        moved = transform_targets(masks.long() + 1, torch.as_tensor(elements), "masks", shifts) - 1
         return said, self.on_grid(moved)[:, places]
+
+    def _poses(self, x: Tensor, rng: np.random.Generator) -> tuple[Array, Tensor]:
+        """A random element and a random shift for every example."""
+        elements = self.group.sample(len(x), int(rng.integers(2**31)))
+        distance = SHIFT * max(x.shape[2:])
+        return elements, torch.as_tensor(distance * rng.standard_normal((len(x), x.ndim - 2)).clip(-2, 2))
 
     def on_grid(self, masks: Tensor) -> Tensor:
         """Classes at all pixels of the trunk's grid, (B, pixels)."""

@@ -64,6 +64,12 @@ class Subgroup:
     def __str__(self) -> str:
         return self.name if self.angle is None else f"{self.name} at {self.angle:g}°"
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is the group itself, in its usual place: one of its mirror lines is that of left and right."""
+        planar = self.group.planar
+        return self.angle is None or (isinstance(planar, D) and (self.angle - 90) % (180 / planar.n) == 0)
+
     @cached_property
     def _frame(self) -> Array:
         """From where the group is usually, with a mirror line along y, to its place."""
