@@ -83,7 +83,14 @@ def test_readme_links_exist() -> None:
 
 @pytest.mark.parametrize(
     ("page", "tables"),
-    [("double-digits.md", 3), ("reproduce.md", 3), ("flows.md", 2), ("reading-densities.md", 1), ("vectors.md", 1)],
+    [
+        ("double-digits.md", 3),
+        ("reproduce.md", 3),
+        ("flows.md", 2),
+        ("reading-densities.md", 1),
+        ("vectors.md", 1),
+        ("relaxations.md", 3),
+    ],
 )
 def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, tables: int, tmp_path: Path) -> None:
     text = (README.parent / "docs" / page).read_text()

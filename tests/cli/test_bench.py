@@ -29,12 +29,24 @@ def test_networks_are_compared_with_their_twin(tmp_path: Path) -> None:
     assert "exists; choose another" in " ".join(again.output.split())
 
 
+def test_every_method_can_be_measured(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    methods = ["relaxation", "ace", "interval", "augment", "rpp"]
+    chosen = [word for name in methods for word in ("--method", name)]
+    done = CliRunner().invoke(app, ["bench", "--size", "28", "--width", "0.1", *chosen, *SMALL, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    (result,) = json.loads(out.read_text())["results"]
+    assert [*result["networks"]] == ["twin", *methods]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--group", "X"], "unknown group 'X'"),
         (["--precision", "fp8"], "unknown precision 'fp8'"),
         (["--nonlinearity", "relu"], "unknown nonlinearity 'relu': use one of gated, gated-fields"),
+        (["--method", "twin"], "unknown method 'twin': use one of cnn, scnn"),
+        (["--group", "SO(3)", "--method", "restricted"], "unknown method 'restricted'"),
         (["--device", "tpu"], "cannot measure on 'tpu'"),
         (["--size", "33"], "networks over O(2) exist for side lengths 28, 56, got 33"),
         (["--group", "SO(3)", "--size", "56"], "networks over SO(3) exist for side lengths 16, 28, 64, got 56"),

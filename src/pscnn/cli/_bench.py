@@ -21,6 +21,9 @@ def bench(
     group: Annotated[list[str] | None, typer.Option(help="Groups, in 2D or 3D; O(2) by default.")] = None,
     precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32 or bf16; fp32 by default.")] = None,
     nonlinearity: Annotated[str, typer.Option(help="gated or fourier.")] = "gated",
+    method: Annotated[
+        list[str] | None, typer.Option(help="Methods beside the plain twin; scnn and p-scnn by default.")
+    ] = None,
     record: Annotated[bool, typer.Option(help="On a GPU, record training steps as pscnn train does.")] = True,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Measure compiled networks, too.")] = False,
     batch: Annotated[
@@ -55,6 +58,10 @@ def bench(
         sizes = models.DIGIT_SIZES if plane else models.VOLUME_SIZES
         if size is not None and size not in sizes:
             fail(f"networks over {name} exist for side lengths {', '.join(map(str, sizes))}, got {size}")
+        methods = [kind for kind in (models.METHODS if plane else models.VOLUME_METHODS) if kind != "twin"]
+        for kind in method or []:
+            if kind not in methods:
+                fail(f"unknown method {kind!r}: use one of {', '.join(methods)}")
         usual = (256 if plane else 32) if device == "cuda" else (16 if plane else 2)
         for kind in precision or ["fp32"]:
             if kind not in ("fp32", "tf32", "bf16"):
@@ -67,7 +74,7 @@ def bench(
     results = []
     for case in cases:
         with console.status(f"{case.group}, {case.nonlinearity}, {case.precision}, {case.mode}"):
-            result = experiments.run_bench(case, device, rounds)
+            result = experiments.run_bench(case, device, rounds, method or ("scnn", "p-scnn"))
         results.append(result)
         title = f"{case.group}, {case.nonlinearity}, batch {case.batch}, {case.precision}, {case.mode}"
         table = Table(*heads, title=title, title_justify="left", box=None)

@@ -85,7 +85,7 @@ def _reproduce(
     runs: Runs = Path("runs"),
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs per cell.")] = 5,
     only: Annotated[list[str] | None, typer.Option(help="Only this row or column, or 'O(2)*'; repeatable.")] = None,
-    run: Annotated[bool, typer.Option(help="Run what is missing, or only print what is there.")] = True,
+    run: Annotated[bool, typer.Option(help="Run what is missing, or only show what is there.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it takes.")] = False,
     known: Annotated[list[Path] | None, typer.Option(help="Import runs from a results file; repeatable.")] = None,
     workers: Annotated[
@@ -127,12 +127,27 @@ def _reproduce(
     failed = complete_runs(wanted, store, **how) if run else []
     for sheet in tables:
         _print_table(sheet, sheet.fill(seeds, store.result), form, titled=len(tables) > 1)
-    if run and figures and len(failed) < len(wanted):
-        for picture in report.draw_sheets(figures, store, name, seeds, data_dir):
-            say(f"figure: {picture}")
+    drawn = [sheet for sheet in figures if run or _can_be_drawn(sheet, store, seeds)]
+    if drawn and len(failed) < len(wanted):
+        for picture in report.draw_sheets(drawn, store, name, seeds, data_dir):
+            (say if form == "text" else errors.print)(f"figure: {picture}")
     _say_what_differs(store, wanted, settings)
     if failed:
         fail(f"{len(failed)} of {len(wanted)} runs failed; run the same command to try them again")
+
+
+def _can_be_drawn(sheet: Any, store: Any, seeds: int) -> bool:
+    """Whether there is something to draw; if not, why is said."""
+    from pscnn import report, training
+
+    if all(store.result(one) is None for one in sheet.runs(seeds)):
+        return False
+    try:
+        report.check_drawable(sheet, store)
+    except training.RunError as error:
+        errors.print(f"no figure of {sheet.title!r}: {error}")
+        return False
+    return True
 
 
 def _say_what_differs(store: Any, wanted: list[Any], settings: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -20,10 +20,12 @@ from pscnn.experiments import _escnn
 from pscnn.groups import parse
 from pscnn.training import GraphedStep, Objective, precision, prepare
 
-NETWORKS = ("twin", "fast twin", "scnn", "p-scnn")
-"""The plain twin; the twin whose convolutions use the layout that steerable ones use on a GPU; ours."""
+TWINS = ("twin", "fast twin")
+"""The plain twin; the twin whose convolutions use the layout that steerable ones use on a GPU."""
 STEPS = 3
 """Steps per timing."""
+COURSE = 1000
+"""Steps of the training that methods with a schedule are told of."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class _Subject:
         self.model = model.to(device)
         bf16 = case.precision == "bf16"
         self.autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16, enabled=bf16)
-        self.densities = bool(likelihoods(self.model))
+        self.densities, self.step = bool(likelihoods(self.model)), 0
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=device.type == "cuda" or None)
         generator = torch.Generator().manual_seed(0)
         shape = (case.batch, 1) + (case.size,) * parse(case.group).dimension
@@ -106,6 +108,8 @@ class _Subject:
 
     def train_step(self) -> None:
         """Forward, backward and an update."""
+        models.advance(self.model, self.step % COURSE, COURSE)
+        self.step += 1
         if self.recorded is not None:
             self.recorded(self.x, self.y)
             return
@@ -131,13 +135,16 @@ def _milliseconds(function: Callable[[], None], device: torch.device) -> float:
     return 1000 * (time.perf_counter() - started) / STEPS
 
 
-def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[str, Any]:
+def run_bench(
+    case: BenchCase, device: str = "cpu", rounds: int = 10, methods: Sequence[str] = ("scnn", "p-scnn")
+) -> dict[str, Any]:
     """Time the networks in turns, so that all see the machine in the same state.
 
     Args:
         case: The setting.
         device: "cpu" or "cuda".
         rounds: How often each is timed; each time takes three steps.
+        methods: Of the networks beside the plain twin.
 
     Returns:
         The case, and per network: all timings of a training step and of inference in milliseconds, seconds of
@@ -145,7 +152,7 @@ def run_bench(case: BenchCase, device: str = "cpu", rounds: int = 10) -> dict[st
         network for double digits is among them, or the error that kept it out.
     """
     place = torch.device(device)
-    names = [name for name in NETWORKS if name != "fast twin" or place.type == "cuda"]
+    names = [*(TWINS if place.type == "cuda" else TWINS[:1]), *methods]
     if case.task == "ddmnist" and _escnn.available():
         names.append("escnn")
     with precision(case.precision):

@@ -16,10 +16,11 @@ PLAIN = ("cnn", "augment", "augerino")
 COLUMNS = {
     "accuracy": "test_accuracy",
     "equivariance error": "equivariance_error",
-    "ms per step": "step_ms",
     "weights": "parameters",
 }
-DIGITS = {"ms per step": 1, "weights": 0}
+DIGITS = {"weights": 0}
+WEAK = {"projection": 0.01, "relaxation": 0.01}
+"""Penalties that hardly hold a network: rows of their own, to show what the strength decides."""
 RATES = (0.001, 0.002, 0.004)
 FACTORS = (0.1, 1.0, 10.0)
 """Of a method's own number in the search."""
@@ -34,10 +35,13 @@ def rows() -> dict[str, DoubleDigitSettings]:
 
 def tables() -> list[Sheet]:
     """A table for every symmetry of the digits."""
+    weak = {
+        f"{name}, {strength:g}": replace(FOURIER, method=name, strength=strength) for name, strength in WEAK.items()
+    }
     sheets = []
     for way in WAYS:
         cells: Cells = {}
-        for row, one in rows().items():
+        for row, one in (rows() | weak).items():
             cells |= {(row, f"{way} {name}"): (replace(one, symmetry=way), key) for name, key in COLUMNS.items()}
         digits = {f"{way} {name}": count for name, count in DIGITS.items()}
         sheets.append(Sheet(f"Ways to relax equivariance, {way} digits", None, cells, column_digits=digits))

@@ -117,21 +117,35 @@ def counts_figure(results: Mapping[str, Mapping[int, Sequence[float]]]) -> Figur
     return figure
 
 
+NEAR = 0.08
+"""So far below the best accuracy a panel of its own goes."""
+
+
 def tradeoff_figure(results: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
     """Test accuracy against equivariance error: a point per run, a colour and a marker per method.
+
+    Where some are far behind, the best are shown once more in a panel of their own.
 
     Args:
         results: For each method's label, the equivariance error and the accuracy of its runs.
     """
     if not results:
         raise ValueError("tradeoff_figure: no run has both an accuracy and an equivariance error")
-    figure, ((axis,),) = panels("Drawing points", 5.2, 3.4)
+    best = max(score for pairs in results.values() for _, score in pairs)
+    near = {name: [pair for pair in pairs if pair[1] > best - NEAR] for name, pairs in results.items()}
+    shown = [results, near] if near != dict(results) else [results]
+    figure, (axes,) = panels("Drawing points", 2 + 3.2 * len(shown), 3.4, columns=len(shown))
     marks = [(colour, marker) for marker in MARKERS for colour in COLOURS]
-    for k, (name, pairs) in enumerate(results.items()):
-        colour, marker = marks[(k * (len(COLOURS) + 1)) % len(marks)]  # both change from one to the next
-        axis.plot(*zip(*pairs, strict=True), marker, color=colour, ms=5, alpha=0.8, mew=0, label=name)
-    axis.set_xlim(left=-0.02 * axis.get_xlim()[1])
-    label(axis, "equivariance error", "test accuracy")
+    for axis, points in zip(axes, shown, strict=True):
+        for k, (name, pairs) in enumerate(points.items()):
+            colour, marker = marks[(k * (len(COLOURS) + 1)) % len(marks)]  # both change from one to the next
+            found = tuple(zip(*pairs, strict=True)) or ((), ())
+            name = name if axis is axes[0] else "_"  # once in the legend
+            axis.plot(*found, marker, color=colour, ms=5, alpha=0.8, mew=0, label=name)
+        label(axis, "equivariance error", "test accuracy")
+    axes[0].set_xlim(left=-0.02 * axes[0].get_xlim()[1])
+    for axis in axes[1:]:
+        axis.set_title("the best of them", fontsize=8)
     figure.legend(loc="outside right center", fontsize=7, frameon=False)
     return figure
 

@@ -16,7 +16,7 @@ class Projection(Method):
     """Λ = 1, and λ_⊥ ‖rest‖ + λ_G ‖equivariant part‖ for every layer. The strength is λ_⊥; λ_G is a hundredth of it."""
 
     has_measures = True
-    strength = 0.01
+    strength = 10.0
 
     def density(self, group: Group, bandlimit: int, strength: float = strength, **options: Any) -> "PenalisedKernels":
         """All mass at the identity, with the penalty."""
