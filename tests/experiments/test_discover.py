@@ -243,7 +243,7 @@ def test_intervals_cover_all_means_at_once() -> None:
     missed = 0
     for _ in range(150):
         gaps = rng.normal(0.3, 1, (1, 120)) + rng.normal(0, 1, (8, 120))
-        means, half = _verdict.intervals(gaps, np.arange(120) % 4, binary=False)
+        means, half = _verdict.intervals(gaps, np.arange(120)[None] % 4, binary=False)
         missed += bool((np.abs(means - 0.3) > half).any())
     assert missed <= 15  # 5 % of 150, and what chance may add
 
@@ -261,6 +261,14 @@ def test_equal_scores_leave_room_for_doubt_and_networks_that_differ_widen_interv
     _, half = _verdict.intervals(np.concatenate([gaps, gaps * np.nan]), parts, binary=False)  # one diverged
     assert np.isclose(half[0], usual[0])
     assert np.isinf(half[1])
+
+
+def test_signs_of_many_examples_are_not_all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    gaps, parts = np.random.default_rng(0).normal(0, 1, (3, 400)), np.arange(400)[None] % 4
+    _, whole = _verdict.intervals(gaps, parts, binary=False)
+    monkeypatch.setattr(_verdict, "AT_ONCE", 1000)
+    _, some = _verdict.intervals(gaps, parts, binary=False)
+    np.testing.assert_allclose(some, whole, rtol=0.05)
 
 
 # -- from data to an answer --------------------------------------------------------------------------------------------

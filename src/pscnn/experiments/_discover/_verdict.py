@@ -18,6 +18,8 @@ NOTICEABLE = 0.01
 """Loss above which one counts as broken."""
 CONFIDENCE = 0.95
 DRAWS = 4000
+AT_ONCE = 10_000_000
+"""Random signs in memory."""
 LEAST = 2.5
 """Deviations to either side of a mean at least: where no scores differ, draws tell nothing."""
 KEPT, BROKEN, UNCLEAR = "kept", "broken", "cannot tell"
@@ -153,9 +155,11 @@ def intervals(gaps: Array, parts: AnyArray, *, binary: bool) -> tuple[Array, Arr
     variance = spread.var(1, ddof=1) / count
     variance = variance * (1 + sum(_between(gaps, own, variance) - 1 for own in parts))
     deviation = np.sqrt(np.maximum(variance, 1e-18))
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(DRAWS, count))
+    rng = np.random.default_rng(0)
     scale = np.sqrt(np.maximum(spread.var(1), 1e-18) * count)
-    largest = np.abs((signs @ spread.T) / scale).max(1)
+    at_once = max(1, AT_ONCE // count)
+    signs = (rng.choice([-1.0, 1.0], size=(min(at_once, DRAWS - k), count)) for k in range(0, DRAWS, at_once))
+    largest = np.concatenate([np.abs((some @ spread.T) / scale).max(1) for some in signs])
     times = max(LEAST, float(np.quantile(largest, CONFIDENCE)))
     if binary:
         deviation = np.sqrt(deviation**2 + times**2 / 2 / count**2)
