@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +126,76 @@ def test_the_table_of_known_tasks_is_the_one_which_its_command_prints(tmp_path: 
     done = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert done.stdout == table
+
+
+def column(tmp_path: Path, name: str, *files: str) -> dict[str, str]:
+    """The results on O2 digits, by row, without numbers of seeds and the paper's."""
+    known = [word for file in files for word in ("--known", str(README.parent / "results" / file))]
+    words = ["reproduce", name, "--only", "O2", "--precision", "bf16", *known, "--no-run", "--format", "csv"]
+    done = CliRunner().invoke(app, [*words, "--runs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    return {row[0]: row[1].split(" (")[0] for row in csv.reader(done.stdout.splitlines()[1:])}
+
+
+def test_the_numbers_of_the_readme_are_those_of_all_seeds_that_exist(tmp_path: Path) -> None:
+    text = README.read_text()
+    found = column(tmp_path / "fair", "fair", "fair.json", "relaxations.json")
+    rows = {
+        "plain CNN of equal size | 1.08": ("CNN, equal size", "CNN, size of Fourier"),
+        "free twin: ": ("gated Free twin", "Fourier Free twin"),
+        "restricted: ": ("gated R-SCNN", "Fourier R-SCNN"),
+        "residual pathway priors": ("gated RPP", "Fourier RPP"),
+        "P-SCNN | 1.08": ("gated P-SCNN", "Fourier P-SCNN"),
+    }
+    for start, cells in rows.items():
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {start}")]
+        assert [cell.strip(" *") for cell in line.split("|")[3:5]] == [found[cell] for cell in cells]
+    interval = column(tmp_path / "relaxations", "relaxations", "relaxations.json")["interval"]
+    assert f"(`--method interval`) is as accurate, {interval}" in text
+    found = column(tmp_path / "paper", "ddmnist", "double-digits.json")
+    cnn, scnn, ours = (found[row].split(" ")[0] for row in ("CNN", "O(2) SCNN", "O(2) P-SCNN"))
+    plain = text.replace("\n", " ")
+    assert f"(31 thousand weights) {cnn}, equivariant {scnn}, partially equivariant (1.08 million) **{ours}**" in plain
+
+
+def test_the_tables_of_volumes_are_those_of_their_runs() -> None:
+    page = (MANUAL / "volumes.md").read_text()
+    runs: dict[tuple[str, ...], list[dict[str, float]]] = {}
+    for file in ("volumes-adrenal.json", "volumes-shapes.json"):
+        for run in json.loads((README.parent / "results" / file).read_text())["runs"]:
+            config = run["config"]
+            runs.setdefault((config["method"], config["group"], config.get("variant", "")), []).append(run["result"])
+    assert len(runs) == 12
+    for (method, group, variant), results in runs.items():
+        scores = [result["test_accuracy"] for result in results]
+        if variant:
+            network = f"{method.upper()} over {group} | {results[0]['epochs']}"
+            assert f"| `{variant}` | {network} | {', '.join(f'{one:.3f}' for one in scores)} |" in page
+            continue
+        place = group if method not in ("cnn", "resnet18") else "–"
+        ranks = [result["test_auc"] for result in results]
+        means = " | ".join(f"{statistics.mean(v):.3f} ± {statistics.stdev(v):.3f}" for v in (scores, ranks))
+        assert f"| `{method}` | {place} | {results[0]['parameters']:,} | {means} |" in page
+
+
+def test_the_times_of_the_page_on_speed_are_those_of_the_benchmarks() -> None:
+    page, folder = (MANUAL / "speed.md").read_text(), README.parent / "benchmarks" / "results"
+    labels = {"twin": "plain twin", "fast twin": "fast twin", "scnn": "SCNN", "p-scnn": "P-SCNN"}
+    for result in json.loads((folder / "bench-recorded-h200.json").read_text())["results"]:
+        plain = statistics.median(result["networks"]["twin"]["train_ms"])
+        for name, one in result["networks"].items():
+            step, memory = statistics.median(one["train_ms"]), f"{one['peak_mib']:,} MiB"
+            words = f"{step:.2f} ms" + ("" if name == "twin" else f", {step / plain:.2f} ×")
+            assert re.search(rf"\| {labels[name]} \| \**{words}\** \|.* \| {memory}", page), words
+    real = json.loads((folder / "real-networks-h200.json").read_text())
+    for name in real["recorded"]:
+        for mode, digits in {"recorded": 2, "eager": 1, "compiled": 1}.items():
+            assert f"{real[mode][name]['step ms']:.{digits}f} ms" in page
+    runs = json.loads((folder / "runs-h200.json").read_text())
+    for cache in ("empty", "full"):
+        assert f"**{runs['one run'][f'{cache} cache']['seconds']} s**" in page
+    assert f"{runs['many runs']['runs']} runs of" in page
+    assert f"**{runs['many runs']['GPU seconds per run']} s of the GPU each**" in page
 
 
 def test_importing_the_library_needs_no_extra() -> None:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pscnn.cli import app
-from pscnn.report import _quickstart
+from pscnn.experiments import _quickstart
 
 
 def test_quickstart_trains_the_networks_and_writes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
 from pscnn.experiments._known import OUTCOMES, Verdict, judge
 from pscnn.experiments._known_answers import answer_counts, answer_rows, ask, read_answers, write_answers
 from pscnn.experiments._presence import Presence, presence
+from pscnn.experiments._quickstart import QUICKSTART_LABELS, quickstart_networks, quickstart_sheet
 from pscnn.experiments._receptive import receptive_fields
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
@@ -32,6 +33,7 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
     **_relaxations.SHEETS,
     **_volumes.SHEETS,
     **_flows.SHEETS,
+    "quickstart": quickstart_sheet,
     "vectors": vector_sheets,
     "vectors-3d": space_sheets,
     "symmetry": symmetry_sheet,
@@ -47,6 +49,7 @@ __all__ = [
     "FLOW_DATASETS",
     "LABELS",
     "OUTCOMES",
+    "QUICKSTART_LABELS",
     "SHEETS",
     "VARIATIONS",
     "BenchCase",
@@ -74,6 +77,7 @@ __all__ = [
     "prepared_file",
     "presence",
     "published",
+    "quickstart_networks",
     "ratio",
     "read_answers",
     "receptive_fields",

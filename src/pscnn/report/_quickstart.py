@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from pscnn import training
-from pscnn.experiments import equal_width
+from pscnn.experiments import QUICKSTART_LABELS, quickstart_networks
 from pscnn.report._density import density_chart
 from pscnn.report._html import check_report, html_report
-from pscnn.report._rows import LABELS
-from pscnn.tasks.double_digits import DoubleDigitSettings
-
-SETTINGS: dict[str, Any] = {
-    "group": "O(2)",
-    "source": "digits",
-    "symmetry": "O2",
-    "kinds": 4,
-    "size": 28,
-    "width": 0.2,
-    "train_per_class": 60,
-    "validation_per_class": 30,
-    "test_per_class": 60,
-    "epochs": 36,
-    "batch_size": 64,
-    "lr": 3e-3,
-}
 
 
 def quickstart(runs: Path, seed: int, console: Console) -> Path:
     """Train the networks, print what they reached and learnt, and write a report. Returns its path."""
     check_report()  # said before minutes of training, not after
     began = time.monotonic()
-    ours = DoubleDigitSettings(seed=seed, **SETTINGS)
-    networks = {
-        "cnn": (LABELS["cnn"], replace(ours, method="cnn")),
-        "cnn-equal": ("plain CNN of equal size", replace(ours, method="cnn", width=equal_width(ours))),
-        "scnn": (LABELS["scnn"], replace(ours, method="scnn")),
-        "p-scnn": (LABELS["p-scnn"], ours),
-    }
     folders: dict[str, Path] = {}
     table = Table("network", "test accuracy", "parameters", "seconds")
-    for name, (label, settings) in networks.items():
+    for name, settings in quickstart_networks(seed=seed).items():
+        label = QUICKSTART_LABELS[name]
         folders[name] = training.start(settings, runs, f"quickstart-{name}")
         console.print(f"training {label} …", highlight=False)
         shown = console.is_terminal
