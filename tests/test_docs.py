@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pscnn.cli import app
+from pscnn.experiments import ratio
 
 README = Path(__file__).parents[1] / "README.md"
 MANUAL = README.parent / "docs"
@@ -128,10 +129,10 @@ def test_the_table_of_known_tasks_is_the_one_which_its_command_prints(tmp_path: 
     assert done.stdout == table
 
 
-def column(tmp_path: Path, name: str, *files: str) -> dict[str, str]:
-    """The results on O2 digits, by row, without numbers of seeds and the paper's."""
+def column(tmp_path: Path, name: str, only: str, *files: str) -> dict[str, str]:
+    """One column, by row, without numbers of seeds and the paper's."""
     known = [word for file in files for word in ("--known", str(README.parent / "results" / file))]
-    words = ["reproduce", name, "--only", "O2", "--precision", "bf16", *known, "--no-run", "--format", "csv"]
+    words = ["reproduce", name, "--only", only, "--precision", "bf16", *known, "--no-run", "--format", "csv"]
     done = CliRunner().invoke(app, [*words, "--runs", str(tmp_path)])
     assert done.exit_code == 0, done.output
     return {row[0]: row[1].split(" (")[0] for row in csv.reader(done.stdout.splitlines()[1:])}
@@ -139,7 +140,7 @@ def column(tmp_path: Path, name: str, *files: str) -> dict[str, str]:
 
 def test_the_numbers_of_the_readme_are_those_of_all_seeds_that_exist(tmp_path: Path) -> None:
     text = README.read_text()
-    found = column(tmp_path / "fair", "fair", "fair.json", "relaxations.json")
+    found = column(tmp_path / "fair", "fair", "O2", "fair.json", "relaxations.json")
     rows = {
         "plain CNN of equal size | 1.08": ("CNN, equal size", "CNN, size of Fourier"),
         "free twin: ": ("gated Free twin", "Fourier Free twin"),
@@ -150,9 +151,9 @@ def test_the_numbers_of_the_readme_are_those_of_all_seeds_that_exist(tmp_path: P
     for start, cells in rows.items():
         (line,) = [line for line in text.splitlines() if line.startswith(f"| {start}")]
         assert [cell.strip(" *") for cell in line.split("|")[3:5]] == [found[cell] for cell in cells]
-    interval = column(tmp_path / "relaxations", "relaxations", "relaxations.json")["interval"]
+    interval = column(tmp_path / "relaxations", "relaxations", "O2 accuracy", "relaxations.json")["interval"]
     assert f"(`--method interval`) is as accurate, {interval}" in text
-    found = column(tmp_path / "paper", "ddmnist", "double-digits.json")
+    found = column(tmp_path / "paper", "ddmnist", "O2", "double-digits.json")
     cnn, scnn, ours = (found[row].split(" ")[0] for row in ("CNN", "O(2) SCNN", "O(2) P-SCNN"))
     plain = text.replace("\n", " ")
     assert f"(31 thousand weights) {cnn}, equivariant {scnn}, partially equivariant (1.08 million) **{ours}**" in plain
@@ -182,10 +183,9 @@ def test_the_times_of_the_page_on_speed_are_those_of_the_benchmarks() -> None:
     page, folder = (MANUAL / "speed.md").read_text(), README.parent / "benchmarks" / "results"
     labels = {"twin": "plain twin", "fast twin": "fast twin", "scnn": "SCNN", "p-scnn": "P-SCNN"}
     for result in json.loads((folder / "bench-recorded-h200.json").read_text())["results"]:
-        plain = statistics.median(result["networks"]["twin"]["train_ms"])
         for name, one in result["networks"].items():
             step, memory = statistics.median(one["train_ms"]), f"{one['peak_mib']:,} MiB"
-            words = f"{step:.2f} ms" + ("" if name == "twin" else f", {step / plain:.2f} ×")
+            words = f"{step:.2f} ms" + ("" if name == "twin" else f", {ratio(result, name, 'train_ms'):.2f} ×")
             assert re.search(rf"\| {labels[name]} \| \**{words}\** \|.* \| {memory}", page), words
     real = json.loads((folder / "real-networks-h200.json").read_text())
     for name in real["recorded"]:

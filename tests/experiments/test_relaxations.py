@@ -86,6 +86,20 @@ def test_tables_and_figures_from_results(tmp_path: Path) -> None:
     assert "| scnn | 0.550 ± 0.071 (2) | 0.100 ± 0.141 (2) | 1,078,034 (2) |" in done.stdout
     assert "figure:" in done.stderr
     assert "figure:" not in done.stdout
+    words[1] = "O2 accuracy"  # errors are not asked for, but the runs have them
+    assert "figure:" in CliRunner().invoke(app, ["reproduce", "relaxations", *words, "--runs", str(tmp_path)]).stderr
+
+
+def test_runs_from_before_errors_were_measured_have_no_figure(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = DoubleDigitSettings(method="free", source="mnist", recipe="modern", nonlinearity="fourier")
+    result = {"test_accuracy": 0.5, "parameters": 1, "epochs": 1, "best_epoch": 0, "seconds": 1.0, "device": "x"}
+    store.folder(one).mkdir(parents=True)
+    (store.folder(one) / "result.json").write_text(json.dumps(result))
+    words = ["--only", "O2*", "--seeds", "1", "--no-run", "--runs", str(tmp_path)]
+    done = CliRunner().invoke(app, ["reproduce", "relaxations", *words])
+    assert done.exit_code == 0, done.output
+    assert "figure" not in done.output
 
 
 def test_points_have_a_marker_for_each_method() -> None:

@@ -69,7 +69,8 @@ def _draw(sheet: Sheet, folders: dict[tuple[str, str], list[Path]], data_dir: st
                 found.setdefault(row, {})[int(column)] = _results(sheet, row, column, done)
             return {sheet.title: counts_figure(found)}
         case "trade-off":
-            return {sheet.title: tradeoff_figure(_tradeoffs(sheet, folders))}
+            points = _tradeoffs(sheet, folders)  # none of runs from before errors were measured
+            return {sheet.title: tradeoff_figure(points)} if points else {}
     loaded = {row: [training.load(run) for run in found] for row, found in rows.items()}
     models = {row: [one.model for one in several] for row, several in loaded.items()}
     if sheet.picture == "seeds":
@@ -93,11 +94,10 @@ def _tradeoffs(sheet: Sheet, folders: dict[tuple[str, str], list[Path]]) -> dict
     """Equivariance error and score of every finished run of every row."""
     found = {}
     for row in sheet.rows:
-        keys = {sheet.cells[place][1]: place for place in folders if place[0] == row}
-        if {"equivariance_error", "test_accuracy"} <= keys.keys():
-            results = [training.read_result(folder) or {} for folder in folders[keys["test_accuracy"]]]
-            pairs = [(r.get("equivariance_error"), r["test_accuracy"]) for r in results if not training.diverged(r)]
-            found[row] = [(error, score) for error, score in pairs if error is not None]
+        runs = dict.fromkeys(folder for place in folders if place[0] == row for folder in folders[place])
+        results = [training.read_result(folder) or {} for folder in runs]
+        pairs = [(r.get("equivariance_error"), r["test_accuracy"]) for r in results if not training.diverged(r)]
+        found[row] = [(error, score) for error, score in pairs if error is not None]
     return {row: pairs for row, pairs in found.items() if pairs}
 
 
@@ -168,6 +168,8 @@ def draw_sheets(
         if not folders:
             raise RunError(f"no run of {sheet.title!r} is finished")
         figures |= _draw(sheet, folders, data_dir)
+    if not figures:
+        return []
     folder = new_folder(store.root / "figures", name)
     out = []
     for label, figure in figures.items():
