@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import chdtri, ndtr, stdtrit
 
 from pscnn._types import AnyArray, Array
 from pscnn.experiments._discover._subgroups import Subgroup
@@ -153,32 +154,37 @@ def intervals(gaps: Array, parts: AnyArray, *, binary: bool) -> tuple[Array, Arr
     means = gaps.mean(1)
     spread = gaps - means[:, None]
     variance = spread.var(1, ddof=1) / count
-    variance = variance * (1 + sum(_between(gaps, own, variance) - 1 for own in parts))
+    excess, networks = (np.stack(some) for some in zip(*(_between(gaps, own, variance) for own in parts), strict=True))
+    total = 1 + excess.sum(0)
+    variance = variance * total
+    # By how much networks differ is known from few of them: Welch and Satterthwaite's degrees of freedom.
+    freedom = total**2 / np.maximum((excess**2 / (networks[:, None] - 1).clip(1)).sum(0), 1e-9)
     deviation = np.sqrt(np.maximum(variance, 1e-18))
     rng = np.random.default_rng(0)
     scale = np.sqrt(np.maximum(spread.var(1), 1e-18) * count)
     at_once = max(1, AT_ONCE // count)
     signs = (rng.choice([-1.0, 1.0], size=(min(at_once, DRAWS - k), count)) for k in range(0, DRAWS, at_once))
     largest = np.concatenate([np.abs((some @ spread.T) / scale).max(1) for some in signs])
-    times = max(LEAST, float(np.quantile(largest, CONFIDENCE)))
+    times = stdtrit(freedom, ndtr(max(LEAST, float(np.quantile(largest, CONFIDENCE)))))
     if binary:
         deviation = np.sqrt(deviation**2 + times**2 / 2 / count**2)
     return means, times * deviation
 
 
-def _between(gaps: Array, parts: AnyArray, variance: Array) -> Array:
-    """By how much the variance of a mean is larger than that of its examples, as the parts' means of a round tell."""
+def _between(gaps: Array, parts: AnyArray, variance: Array) -> tuple[Array, int]:
+    """What networks add to the variance of a mean, as a share of that of its examples, and how many networks tell so.
+
+    From the means of the parts of a round.
+    """
     labels = np.unique(parts[parts >= 0])
     if len(labels) < 2:
-        return np.ones(len(gaps))
+        return np.zeros(len(gaps)), len(labels)
     means = np.stack([gaps[:, parts == label].mean(1) for label in labels])
     ratios = means.var(0, ddof=1) / len(labels) / np.maximum(variance, 1e-12)
     known = variance > 1e-12
     usual = max(1.0, float(ratios[known].mean())) if known.any() else 1.0
-    from scipy.special import chdtri
-
     unusual = chdtri(len(labels) - 1, 0.001) / (len(labels) - 1)
-    return np.where(known & (ratios > unusual), np.maximum(ratios, usual), usual)
+    return np.where(known & (ratios > unusual), np.maximum(ratios, usual), usual) - 1, len(labels)
 
 
 def consistent(subgroups: Sequence[Subgroup], own: Sequence[str]) -> tuple[list[str], list[int | None]]:
