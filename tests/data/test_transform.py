@@ -142,17 +142,17 @@ def test_thousands_of_small_images_per_second() -> None:
     assert min(seconds) < 1  # 0.09 on an idle core
 
 
-def test_examples_are_moved_after_they_are_turned() -> None:
+def test_examples_are_moved_before_they_are_turned() -> None:
     x = torch.rand(3, 2, 9, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     half = torch.tensor([[-1.0, 0.0], [0.0, -1.0]])
     shifts = torch.tensor([[2.0, 0.0], [0.0, -1.0], [0.0, 0.0]])
     found, turned = transform(x, half, shifts), transform(x, half)
-    torch.testing.assert_close(found[0, :, 2:], turned[0, :, :-2])
-    torch.testing.assert_close(found[1, :, :, :-1], turned[1, :, :, 1:])
+    torch.testing.assert_close(found[0, :, :-2], turned[0, :, 2:])
+    torch.testing.assert_close(found[1, :, :, 1:], turned[1, :, :, :-1])
     torch.testing.assert_close(found[2], turned[2])
     masks = torch.randint(3, (3, 9, 7), generator=torch.Generator().manual_seed(1))
     moved = transform_targets(masks, half, "masks", shifts)
-    assert torch.equal(moved[0, 2:], transform_targets(masks, half, "masks")[0, :-2])
+    assert torch.equal(moved[0, :-2], transform_targets(masks, half, "masks")[0, 2:])
     with pytest.raises(ValueError, match=r"expected shifts of shape \(3, 2\), got \(2,\)"):
         transform(x, half, torch.zeros(2))
 

@@ -20,7 +20,7 @@ from pscnn.experiments._discover._poses import folds
 from pscnn.experiments._discover._probe import Probe
 from pscnn.experiments._presence import Presence
 from pscnn.groups import O2, O3, SO2, SO3, C, D
-from pscnn.training import ConfigError, RunError
+from pscnn.training import ConfigError, RunError, target_of
 
 IDENTITY, HALF, MIRROR, BOTH, WHOLE = (
     Subgroup(C(1)),
@@ -139,14 +139,27 @@ def test_features_turn_with_the_examples() -> None:
 def test_no_pose_can_be_read_off_where_an_example_lies() -> None:
     """The place of a ring is moved by about as much as it is beside the centre, and as often to every side."""
     probe = Probe(O2(), [IDENTITY], 1, (28, 28), 2)
-    _, shifts = probe._poses(torch.zeros(4000, 1, 28, 28), np.random.default_rng(0))
+    shifts = probe.shifts(torch.zeros(4000, 1, 28, 28), np.random.default_rng(0))
     assert shifts.std(0).tolist() == pytest.approx([1.4, 1.4], rel=0.2)
     assert shifts.abs().max() == pytest.approx(2.8)
     assert shifts.mean(0).abs().max() < 0.1
-    x = torch.rand(1, 1, 28, 28)
-    features = [probe.eval().features(x, np.random.default_rng(seed)) for seed in (0, 0, 1)]
-    assert torch.equal(features[0], features[1])
-    assert not torch.equal(features[0], features[2])
+
+
+def test_an_example_is_moved_once_for_all_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Averaged over many places, an answer could depend on where it lies."""
+    seen: list[torch.Tensor] = []
+
+    def features(self: Probe, x: torch.Tensor, shifts: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        seen.append(shifts)
+        return torch.zeros(len(x), 2, self.trunk.features.size)
+
+    monkeypatch.setattr(Probe, "features", features)
+    probe, y = Probe(O2(), [IDENTITY], 1, (9, 9), 2).eval(), torch.zeros(300, dtype=torch.long)
+    target = target_of(own.About((9, 9), 1, ("a", "b"), "classes", 0.0, 1.0))
+    _parts._scores(probe, torch.zeros(300, 1, 9, 9), y, y, target, _parts._Units(), np.random.default_rng(0))
+    assert len(seen) == 2 * _parts.VIEWS
+    for first in (0, _parts.VIEWS):
+        assert all(torch.equal(seen[first], other) for other in seen[first : first + _parts.VIEWS])
 
 
 def test_what_is_kept_is_enforced_by_a_network_over_it_if_there_is_one(tmp_path: Path) -> None:
@@ -169,7 +182,8 @@ def test_what_is_kept_is_enforced_by_a_network_over_it_if_there_is_one(tmp_path:
 def test_volumes_and_oblong_images_have_features() -> None:
     for group, shape in ((O2(), (20, 13)), (O3(), (9, 9, 9))):
         probe = Probe(group, [_subgroups.identity(group)], 2, shape, 3)
-        assert probe(torch.randn(2, 2, *shape), np.random.default_rng(0)).shape == (1, 2, 3)
+        x, rng = torch.randn(2, 2, *shape), np.random.default_rng(0)
+        assert probe(x, probe.shifts(x, rng), rng).shape == (1, 2, 3)
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
@@ -407,7 +421,8 @@ def test_masks_are_compared_pixel_by_pixel_and_move_with_their_examples() -> Non
     masks = (x[:, 0] > 0.5).long()
     masks[:, :2] = -1
     places = torch.arange(0, 225, 4)
-    said, wanted = probe.at_pixels(x, masks, places, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    said, wanted = probe.at_pixels(x, masks, places, probe.shifts(x, rng), rng)
     assert said.shape == (2, 4, 3, len(places))
     assert wanted.shape == (4, len(places))
     assert {*wanted.unique().tolist()} <= {-1, 0, 1}

@@ -34,7 +34,7 @@ def transform(x: Tensor, elements: Tensor, shifts: Tensor | None = None) -> Tens
     Args:
         x: Shape (B, C, H, W) or (B, C, D, H, W), of any sides.
         elements: One for each example, (B, n, n), or one for all, (n, n); n = 2 for images and 3 for volumes.
-        shifts: By how many pixels each is moved afterwards along the axes of its array, (B, n).
+        shifts: By how many pixels each is moved first, along the axes of its array, (B, n).
 
     Example:
         >>> x = torch.arange(6.0).view(1, 1, 2, 3)
@@ -140,8 +140,8 @@ def _interpolated(x: Tensor, inverse: Tensor, shifts: Tensor | None) -> Tensor:
         coefficients = (coefficients.movedim(axis, -1) @ spline.T).movedim(-1, axis)
     steps = [torch.arange(side, device=x.device, dtype=x.dtype) - (side - 1) / 2 for side in sides]
     target = torch.stack(torch.meshgrid(*steps, indexing="ij"), -1).view(-1, n)
-    target = target if shifts is None else target - shifts[:, None]
     source = target @ inverse.mT  # (B, pixels, n), centred
+    source = source if shifts is None else source - shifts[:, None]
     last = torch.tensor([side - 1.0 for side in sides], device=x.device, dtype=x.dtype)
     inside = (last / 2 + 1 - source.abs()).clamp(0, 1).prod(-1)
     index = source + last / 2

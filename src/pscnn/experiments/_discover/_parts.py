@@ -179,7 +179,7 @@ def _train(
         falling = (1 + math.cos(math.pi * max(0.0, progress - RISING) / (1 - RISING))) / 2
         for settings in optimizer.param_groups:
             settings["lr"] = RATE * rising * falling
-        said, wanted = _said(probe, x[chosen], y[chosen], rng, PIXELS)
+        said, wanted = _said(probe, x[chosen], y[chosen], probe.shifts(x[chosen], rng), rng, PIXELS)
         losses = torch.stack([target.loss(units(own), wanted) for own in said])
         optimizer.zero_grad()
         losses.mean().backward()
@@ -191,16 +191,18 @@ def _train(
     return recent.double().cpu().numpy(), done
 
 
-def _said(probe: Probe, x: Tensor, y: Tensor, rng: np.random.Generator, pixels: int | None) -> tuple[Tensor, Tensor]:
+def _said(
+    probe: Probe, x: Tensor, y: Tensor, shifts: Tensor, rng: np.random.Generator, pixels: int | None
+) -> tuple[Tensor, Tensor]:
     """What all ends say of examples, or of some pixels of theirs, and what would be right."""
     if not probe.trunk.local:
-        return probe(x, rng), y
+        return probe(x, shifts, rng), y
     inside = (probe.trunk.disk.flatten() > 0.5).nonzero()[:, 0]
     if pixels is None:
         places = inside[::EVERY]
     else:
         places = inside[torch.as_tensor(rng.integers(len(inside), size=pixels), device=inside.device)]
-    return probe.at_pixels(x, y, places, rng)
+    return probe.at_pixels(x, y, places, shifts, rng)
 
 
 @torch.no_grad()
@@ -216,13 +218,15 @@ def _scores(
     out, constant = [], []
     dense = bool(probe.trunk.local)
     for chosen in torch.arange(len(x)).split(8 if dense else 256):
+        moves = probe.shifts(x[chosen], rng)  # the same for all turns: their average would tell where an example lies
+        views = (_said(probe, x[chosen], y[chosen], moves, rng, None) for _ in range(DENSE_VIEWS if dense else VIEWS))
         if dense:
-            turns = [_said(probe, x[chosen], y[chosen], rng, None) for _ in range(DENSE_VIEWS)]
+            turns = [*views]
             scores = [torch.stack([target.score(own, wanted) for own in said]) for said, wanted in turns]
             out.append(torch.stack(scores).mean(0))
             constant.append(torch.stack([target.constant_score(wanted, seen) for _, wanted in turns]).mean(0))
         else:
-            said = torch.stack([_said(probe, x[chosen], y[chosen], rng, None)[0] for _ in range(VIEWS)]).mean(0)
+            said = torch.stack([said for said, _ in views]).mean(0)
             out.append(torch.stack([target.score(units(own), y[chosen]) for own in said]))
             constant.append(target.constant_score(y[chosen], seen))
     return torch.cat(out, 1).double().cpu().numpy(), torch.cat(constant).double().cpu().numpy()

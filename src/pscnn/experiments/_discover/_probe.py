@@ -12,7 +12,7 @@ much as one network.
 No end may read the pose of an example off the grid of pixels: the trunk sees g·x for a random g, and ρ(g)⁻¹ takes its
 features back. What the grid adds is then the same for all poses, and the end of K = H, for which g is unknown, can tell
 nothing from it. Nor off where it lies: programs draw and scanners scan half a pixel beside the centre, the same way in
-every example, so that all are moved a little at random as well.
+every example, so that all are moved a little at random as well, once for all turns over which an answer is averaged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from torch import Tensor
 from torch import nn as tnn
 
 from pscnn import nn
-from pscnn._types import Array
 from pscnn.data import transform, transform_targets
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.groups import DirectSum, Group, direct_sum
@@ -168,32 +167,36 @@ class Probe(tnn.Module):
         self.second_bias = tnn.Parameter(torch.zeros(count, outputs))
         self.dropout = tnn.Dropout(DROPPED)
 
-    def forward(self, x: Tensor, rng: np.random.Generator) -> Tensor:
+    def forward(self, x: Tensor, shifts: Tensor, rng: np.random.Generator) -> Tensor:
         """What every end says, (subgroups, B, outputs), to examples (B, channels, *shape).
 
         Args:
             x: Examples.
+            shifts: By how many pixels they are moved, from ``shifts``.
             rng: Of the elements by which they are turned and over which is averaged.
         """
-        return self.ends(self.features(x, rng), rng)
+        return self.ends(self.features(x, shifts, rng), rng)
 
-    def features(self, x: Tensor, rng: np.random.Generator) -> Tensor:
-        """ρ(g)⁻¹ v(g·x) for a random g and place for every example, (B, 2, size)."""
-        elements, shifts = self._poses(x, rng)
+    def features(self, x: Tensor, shifts: Tensor, rng: np.random.Generator) -> Tensor:
+        """ρ(g)⁻¹ v(g·x) for a random g for every example, (B, 2, size)."""
+        elements = self.group.sample(len(x), int(rng.integers(2**31)))
         turned = self.trunk(transform(x, torch.as_tensor(elements), shifts))
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         return torch.einsum("bij,bcj->bci", back, turned)
 
-    def at_pixels(self, x: Tensor, masks: Tensor, places: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def at_pixels(
+        self, x: Tensor, masks: Tensor, places: Tensor, shifts: Tensor, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
         """What every end says of pixels of turned examples, (subgroups, B, outputs, P), and their classes, (B, P).
 
         Args:
             x: Examples.
             masks: The classes of their pixels, −1 where they are not known.
             places: Numbers of pixels of the trunk's grid, (P,).
+            shifts: By how many pixels they are moved.
             rng: Of the elements.
         """
-        elements, shifts = self._poses(x, rng)
+        elements = self.group.sample(len(x), int(rng.integers(2**31)))
         turned = self.trunk(transform(x, torch.as_tensor(elements), shifts), places)
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         features = torch.einsum("bij,bpcj->bpci", back, turned)
@@ -201,11 +204,10 @@ class Probe(tnn.Module):
         moved = transform_targets(masks.long() + 1, torch.as_tensor(elements), "masks", shifts) - 1
         return said, self.on_grid(moved)[:, places]
 
-    def _poses(self, x: Tensor, rng: np.random.Generator) -> tuple[Array, Tensor]:
-        """A random element and a random shift for every example."""
-        elements = self.group.sample(len(x), int(rng.integers(2**31)))
+    def shifts(self, x: Tensor, rng: np.random.Generator) -> Tensor:
+        """By how many pixels every example is moved along the axes of its array, (B, n)."""
         distance = SHIFT * max(x.shape[2:])
-        return elements, torch.as_tensor(distance * rng.standard_normal((len(x), x.ndim - 2)).clip(-2, 2))
+        return torch.as_tensor(distance * rng.standard_normal((len(x), x.ndim - 2)).clip(-2, 2))
 
     def on_grid(self, masks: Tensor) -> Tensor:
         """Classes at all pixels of the trunk's grid, (B, pixels)."""
