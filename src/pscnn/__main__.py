@@ -1,16 +1,23 @@
 """The ``pscnn`` command, with one clear sentence when its extra is not installed."""
 
+import io
 import sys
 
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is written out
     try:
         from pscnn.cli import app
     except ImportError as error:
         if error.name in ("typer", "rich", "click"):
             sys.exit(f"The command line needs {error.name}, which is not installed: pip install 'pscnn[training]'")
         raise
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
     app()
 
 

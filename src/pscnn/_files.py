@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import secrets
 import tokenize
 import types
 import typing
@@ -27,6 +28,38 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+DEEPEST = 40
+"""Lists and objects within each other that a file may have."""
+
+
+def from_json(text: str) -> Any:
+    """JSON that may come from others: text that is Unicode, whole numbers of 64 bits, not nested without end.
+
+    Everything else is a ``ValueError``, or a ``RecursionError``.
+
+    Example:
+        >>> from_json('{"a": [1, 2]}')
+        {'a': [1, 2]}
+        >>> from_json("1" + 400 * "0")
+        Traceback (most recent call last):
+        ...
+        ValueError: a whole number of more than 64 bits
+    """
+    found = json.loads(text)
+    level = [found]
+    for _ in range(DEEPEST):
+        for one in level:
+            if isinstance(one, str):
+                one.encode()  # half a pair of surrogates is no text
+            elif isinstance(one, int) and abs(one) >= 2**63:
+                raise ValueError("a whole number of more than 64 bits")
+        inside = [one for one in level if isinstance(one, dict | list)]
+        level = [item for one in inside for item in ([*one, *one.values()] if isinstance(one, dict) else one)]
+        if not level:
+            return found
+    raise ValueError(f"more than {DEEPEST} lists or objects within each other")
 
 
 DAMAGED = (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError, tokenize.TokenError)
@@ -66,15 +99,26 @@ def plain_file(path: Path) -> Path:
     return path
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write beside the file and move it there, so that an interruption never leaves half of it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A new file beside another one, which takes its place in the end: an interruption never leaves half of it.
+
+    It is made here and under a name that nobody foresees: a link that lies in a received folder is not followed.
+    """
+    partial = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.partial{path.suffix}")
     try:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.open("xb").close()
+        yield partial
         os.replace(partial, path)
-    except OSError:
+    except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, whole or not at all; of names that are no Unicode the bytes are written out."""
+    with written_whole(path) as partial:
+        partial.write_bytes(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,16 @@
 """What would take more memory than anybody means to give is refused before it is begun."""
 
+import os
+
 from pscnn._extras import PscnnError
 
 LARGEST = 2**28
 """Numbers of one array or kernel, 2 GiB in float64; what the library is made for takes a hundredth of it."""
+
+
+def half_of_memory() -> float:
+    """Bytes; without end where the system does not tell."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 if hasattr(os, "sysconf") else float("inf")
 
 
 class TooLargeError(PscnnError, ValueError):

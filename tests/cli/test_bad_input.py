@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,9 @@ def refused(words: list[str], code: int = 1) -> str:
         (["--devices", "-1"], 2, "greater than or equal to 1"),
         (["--devices", "1000"], 1, "got 1000 devices"),
         (["--accelerator", "tpu"], 2, "use auto, cpu or gpu, not 'tpu'"),
+        (["--epochs", str(10**400)], 1, "epochs must lie between 1 and 1000000"),
         (["--name", "a\0b"], 1, "--name must be the name of a single folder"),
+        (["--name", "\udcff"], 1, "--name must be the name of a single folder"),
         (["--name", "[/x]"], 1, "--name must be the name of a single folder, got '[/x]'"),
         (["--name", "x" * 300], 1, "File name too long"),
         (["--runs", "x" * 5000], 1, "File name too long"),
@@ -95,7 +99,17 @@ def laughing(depth: int) -> str:
         ("experiment: [a]", "name a task: one of ddmnist"),
         ("task: {a: b}", "name a task: one of ddmnist"),
         ("[" * 3000, "not valid YAML"),
-        (f"task: ddmnist\n{laughing(12)}", "epochs must be of type int, got [["),
+        ("[" * 100_000, "nested too deeply"),
+        (f"task: ddmnist\n{laughing(12)}", "write out what *"),
+        ("task: ddmnist\nepochs: 2020-13-45", "month must be in"),
+        ("task: ddmnist\nepochs: !!int abc", "not valid YAML"),
+        ("task: ddmnist\nepochs: !!bool x", "not valid YAML"),
+        ("task: ddmnist\nepochs: !!int ''", "not valid YAML"),
+        (f"task: ddmnist\nepochs: {10**400}", "epochs must lie between 1 and 1000000"),
+        (f"task: ddmnist\nlr: {10**400}", "lr must be of type float"),
+        ("task: ddmnist\nepochs: 010", "epochs is 010: write a decimal number"),
+        ("task: ddmnist\nepochs: 1:30", "epochs is 1:30: write a decimal number"),
+        ("task: ddmnist\ntask: smoke", "task is given twice"),
         (f"task: ddmnist\nname: {'x' * 2**21}", "too large for settings"),
         ("task: ddmnist\nlr: [1]", "lr must be of type float, got [1]"),
         ("task: ddmnist\nlr: one", "lr must be of type float, got 'one'"),
@@ -204,6 +218,30 @@ def test_where_a_run_was_made_is_damaged(content: bytes, run: Path, tmp_path: Pa
     (run / "environment.json").write_bytes(content)
     assert "environment.json is damaged" in refused(["report", str(run)])
     assert "environment.json is damaged" in refused(["results", str(run), "--save", str(tmp_path / "all.json")])
+
+
+def test_names_that_are_no_unicode_are_written_out(run: Path, tmp_path: Path) -> None:
+    strange = tmp_path / "r\udcff"
+    shutil.copytree(run, strange)
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(strange / "\udcff.png")
+    commands: list[list[str]] = [
+        ["report", str(strange)],
+        ["export", str(strange)],
+        ["predict", str(strange), str(strange / "\udcff.png"), "--out", str(tmp_path / "answers.csv")],
+        ["inspect", str(strange)],
+    ]
+    for words in commands:
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0 or "files could not be read" in done.output, (words, done.output, done.exception)
+        assert isinstance(done.exception, SystemExit | None)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8:strict"])
+def test_terminals_that_know_few_letters(encoding: str, run: Path) -> None:
+    words = [sys.executable, "-m", "pscnn", "inspect", str(run)]
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    done = subprocess.run(words, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_names_cannot_control_the_terminal(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

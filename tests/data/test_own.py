@@ -310,7 +310,7 @@ def test_columns_of_such_numbers_are_asked_about_too(tmp_path: Path) -> None:
 def test_a_table_without_heading_keeps_its_first_row(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no heading: its first line names a file"):
         prepare(table(tmp_path, "".join(f"images/{k}.png,{'ab'[k % 2]}\n" for k in range(12))))
-    with pytest.raises(DataError, match="more columns than its heading"):
+    with pytest.raises(DataError, match="line 2: it has more columns than the heading"):
         prepare(table(tmp_path, "path,label\nimages/0.png,a,b\n"))
 
 
@@ -508,3 +508,57 @@ def test_what_is_called_an_image_is_read_as_one_and_starts_no_program(tmp_path: 
             )
     with pytest.raises(DataError, match=r"\.png"):
         own.prepare(tmp_path / "data", tmp_path / "out.npz")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("path,y,y\n0.png,1,2\n", "the column 'y' occurs twice"),
+        ("path,label\n0.png,a\n1.png,b,c\n", "line 3: it has more columns than the heading"),
+        ("path,label\n0.png,a\n0.png,b\n1.png,b\n", "names 1 files more than once"),
+        ("path,height\n0.png,1_5\n1.png,2\n", "targets must be finite numbers, got 1_5"),
+    ],
+)
+def test_tables_that_say_two_things_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    for k in range(2):
+        save(tmp_path / f"{k}.png", grey())
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        own.prepare(tmp_path / "t.csv", tmp_path / "prepared.npz", target="numbers" if "1_5" in text else None)
+
+
+def test_images_of_32_bits_and_masks_of_64_are_not_cut(tmp_path: Path, folder: Path) -> None:
+    Image.fromarray(np.array([[0, 70000], [3, 4]], dtype=np.int32)).save(folder / "cat" / "x.tiff")
+    with pytest.raises(DataError, match="has values from 0 to 70000, images have up to 16 bits"):
+        own.prepare(folder, tmp_path / "prepared.npz")
+    masks = np.zeros((20, 12, 12), dtype=np.uint64)
+    masks[:, 0, 0] = 2**64 - 1
+    np.savez(tmp_path / "masks.npz", images=RNG.random((20, 12, 12)), masks=masks)
+    with pytest.raises(DataError, match="have up to 31 bits"):
+        own.prepare(tmp_path / "masks.npz", tmp_path / "prepared.npz")
+
+
+def test_one_huge_image_does_not_make_all_others_huge(tmp_path: Path, folder: Path) -> None:
+    Image.new("1", (9000, 9000)).save(folder / "cat" / "huge.png")
+    with pytest.raises(DataError, match="an example of 9000×9000 is among examples whose longer side is mostly 28"):
+        own.prepare(folder, tmp_path / "prepared.npz")
+
+
+def test_colours_are_grey_to_a_network_for_grey_images(folder: Path, tmp_path: Path) -> None:
+    about, _ = prepare(folder)
+    values = grey()
+    flat = own.read_example(save(tmp_path / "grey.png", values), about)
+    coloured = own.read_example(save(tmp_path / "colour.png", np.stack(3 * [values], -1)), about)
+    assert torch.equal(flat, coloured)
+
+
+def test_arrays_that_no_memory_holds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", images=np.zeros((40, 64, 64)), labels=np.arange(40) % 2)
+    monkeypatch.setattr("pscnn.data._folder.half_of_memory", lambda: 1e6)
+    with pytest.raises(DataError, match=r"its arrays take 0\.00 GiB, and 0\.00 are allowed"):
+        own.prepare(tmp_path / "a.npz", tmp_path / "prepared.npz")
+
+
+def test_tensors_of_half_the_usual_precision(tmp_path: Path) -> None:
+    x, y = torch.rand(20, 12, 12).bfloat16(), torch.arange(20) % 2
+    assert own.prepare((x, y), tmp_path / "prepared.npz").shape == (12, 12)

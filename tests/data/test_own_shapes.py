@@ -103,7 +103,7 @@ def test_resizing_keeps_proportions_and_says_what_is_lost(tmp_path: Path) -> Non
 
 
 def test_what_does_not_fit_into_memory_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_own_shape, "MEMORY", 1e-9)
+    monkeypatch.setattr(_own_shape, "half_of_memory", lambda: 24.0)
     with pytest.raises(
         DataError, match=r"10 examples of 64×64 with 1 channels take 0\.0 GiB, .* give a smaller --size"
     ):

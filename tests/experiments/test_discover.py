@@ -15,7 +15,7 @@ import pscnn
 from pscnn import models
 from pscnn.data import own
 from pscnn.experiments import Discovery, Statement, Subgroup, receptive_fields
-from pscnn.experiments._discover import _engine, _jobs, _networks, _parts, _subgroups, _verdict
+from pscnn.experiments._discover import _engine, _jobs, _networks, _parts, _poses, _subgroups, _verdict
 from pscnn.experiments._discover._poses import folds
 from pscnn.experiments._discover._probe import Probe
 from pscnn.experiments._presence import Presence
@@ -377,7 +377,7 @@ def test_questions_that_cannot_be_asked(tmp_path: Path) -> None:
     for name in ("foo", "C(0)"):
         with pytest.raises(ConfigError, match=r"foo|C\(N\)"):
             pscnn.discover(sky(), group=name, out=tmp_path / "c")
-    with pytest.raises(ConfigError, match=r"minutes must be positive, got 0"):
+    with pytest.raises(ConfigError, match=r"minutes must be positive, and at most 1000000, got 0"):
         pscnn.discover(sky(), minutes=0, out=tmp_path / "b")
     with pytest.raises(RunError, match=r"is not the folder of a discovery: it has no discovery\.json"):
         Discovery.read(tmp_path)
@@ -521,3 +521,75 @@ def test_a_received_discovery_that_lies_is_damaged(where: str | None, name: str,
     (tmp_path / "discovery.json").write_text(json.dumps(values))
     with pytest.raises(RunError, match=r"is damaged .*: run pscnn discover again"):
         Discovery.read(tmp_path)
+
+
+def _again() -> str:
+    return "done again"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("poses.json", '[{"statistic": "<script>"}]'),
+        ("poses.json", "[" * 100_000),
+        ("poses.json", "pipe"),
+        ("network.json", json.dumps(vars(_networks.Network("cnn", "own/cnn", (1.0,), 1.0, 1, 0.1, 1)) | {"test": "x"})),
+        ("network.json", "[]"),
+        ("part.npz", {"scores": np.zeros((3, 4))}),
+        ("part.npz", {"rows": np.full(4, 10**9)}),
+        ("part.npz", {"rows": np.zeros(4)}),
+        ("part.npz", {"steps": np.inf}),
+        ("part.npz", {"losses": np.zeros(7)}),
+    ],
+)
+def test_steps_of_a_received_discovery_that_lie_are_done_again(name: str, content: Any, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if content == "pipe":
+        os.mkfifo(path)
+    elif isinstance(content, str):
+        path.write_text(content)
+    else:
+        right = _parts.PartResult(np.arange(4), np.zeros((2, 4)), np.zeros(4), np.zeros(2), 9, 0.1)
+        np.savez(path, **vars(right) | content)
+
+    def read_part(file: Path) -> _parts.PartResult:
+        found = _parts.PartResult.read(file)
+        found.check(2, 10)
+        return found
+
+    read = {"poses.json": _poses.read_poses, "network.json": _networks.read_row, "part.npz": read_part}[name]
+    written: list[Any] = []
+    job = _jobs.Job(name, _again, (), read, lambda result, file: written.append(result))
+    assert [*_jobs.results([job], tmp_path, None)] == [(0, "done again")]
+    assert written == ["done again"]
+
+
+def test_a_part_is_not_written_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / ".part.npz").symlink_to(victim)
+    right = _parts.PartResult(np.arange(4), np.zeros((2, 4)), np.zeros(4), np.zeros(2), 9, 0.1)
+    right.save(tmp_path / "part.npz")
+    assert victim.read_text() == "mine"
+    found = _parts.PartResult.read(tmp_path / "part.npz")
+    found.check(2, 4)
+    assert found.steps == 9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"minutes": "x"}, "minutes must be positive"),
+        ({"minutes": float("inf")}, "minutes must be positive, and at most"),
+        ({"workers": "x"}, "workers must be a whole number"),
+        ({"workers": -1}, "workers must be a whole number"),
+        ({"out": 5}, "out must be the path"),
+        ({"group": 5}, "group must be a group or its name, got 5"),
+        ({"sise": 28}, "discover knows no option 'sise'"),
+        ({"size": "x"}, "size must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ],
+)
+def test_discover_says_what_is_wrong_with_its_arguments(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(pscnn.PscnnError, match=message):
+        pscnn.discover(sky(), **{"out": tmp_path / "out", **wrong})

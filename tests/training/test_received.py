@@ -128,6 +128,77 @@ def test_other_checkpoints_are_refused(state: Any, run: Path) -> None:
         assert ".ckpt" in refused(invoke(name, run)) or "does not match" in refused(invoke(name, run))
 
 
+@pytest.mark.parametrize("content", [b"\x80\x02J\x00", b"\x80\x02K\x05Q."])
+def test_bytes_that_are_no_checkpoint(content: bytes, run: Path) -> None:
+    for file in ("best.ckpt", "last.ckpt"):
+        (run / file).write_bytes(content)
+    assert "is damaged and cannot be read" in refused(invoke("inspect", run))
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"test_accuracy": [0.1, 0.2]},
+        {"test_accuracy": []},
+        {"test_accuracy": HUGE},
+        {"test_accuracy": -5},
+        {"test_accuracy": 1e308},
+        {"seconds": HUGE},
+        {"seconds": -1.0},
+        {"epochs": 0},
+        {"device": "\ud800"},
+        {"extra": json.loads(100 * "[" + 100 * "]")},
+    ],
+)
+def test_results_that_cannot_be_are_refused(wrong: dict[str, Any], run: Path, tmp_path: Path) -> None:
+    (run / "result.json").write_text(json.dumps(json.loads(_result(run)) | wrong))
+    assert "result.json is damaged" in refused(invoke("report", run))
+    assert "no finished run" in refused(CliRunner().invoke(app, ["results", str(run)]))
+    kept = json.loads((Path(__file__).parents[1] / "kept" / "0.1" / "results.json").read_text())["runs"][0]
+    (tmp_path / "wrong.json").write_text(json.dumps({"runs": [kept | {"result": kept["result"] | wrong}]}))
+    assert "is not a file of runs" in refused(CliRunner().invoke(app, ["results", str(tmp_path / "wrong.json")]))
+
+
+def test_counts_and_metrics_that_cannot_be_are_refused(run: Path) -> None:
+    counts = np.load(run / "confusion.npy")
+    for wrong in (-counts, np.full_like(counts, 2**62), 0 * counts):
+        np.save(run / "confusion.npy", wrong)
+        assert "confusion.npy is damaged" in refused(invoke("report", run))
+    np.save(run / "confusion.npy", counts)
+    row = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
+    (run / "metrics.jsonl").write_text(json.dumps(row | {"train/loss": HUGE}) + "\n")
+    assert "metrics.jsonl is damaged" in refused(invoke("report", run))
+
+
+def test_densities_that_are_none_are_not_saved(run: Path, tmp_path: Path) -> None:
+    strange = {"structured": np.zeros(3, dtype=[("a", "f4")]), "flat": np.zeros((2, 2)), "text": np.array(["a"])}
+    for name, array in strange.items():
+        np.savez(run / "densities.npz", **{name: array})  # type: ignore[arg-type]
+        refused(CliRunner().invoke(app, ["results", str(run), "--save", str(tmp_path / "kept.json")]))
+    np.savez_compressed(run / "densities.npz", large=np.zeros(2**23, np.float32))  # 32 MiB from 32 KiB
+    done = CliRunner().invoke(app, ["results", str(run), "--save", str(tmp_path / "kept.json")])
+    assert "its arrays take 0.03 GiB, and 0.02 are allowed" in refused(done)
+    with zipfile.ZipFile(run / "densities.npz", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    done = CliRunner().invoke(app, ["results", str(run), "--save", str(tmp_path / "kept.json")])
+    assert "'readme.txt' is not an array" in refused(done)
+    assert not (tmp_path / "kept.json").exists()
+
+
+def test_links_in_a_received_folder_are_not_followed(run: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in (".model.partial.pt2", f".result.json.{os.getpid()}.partial", f".last.ckpt.{os.getpid()}.partial"):
+        (run / name).symlink_to(victim)
+    for name in ("export", "evaluate"):
+        assert invoke(name, run).exit_code == 0
+    assert victim.read_text() == "mine"
+    assert not (run / "model.pt2").is_symlink()
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"epochs": "many"}', "\udcff", "[" * 100_000])
 def test_other_results_and_metrics_are_refused(content: str, run: Path, tmp_path: Path) -> None:
     for name in ("result.json", "metrics.jsonl"):
@@ -218,6 +289,8 @@ def test_results_files_are_data(tmp_path: Path) -> None:
         {"densities": {"file": [1.0]}},
         {"densities": {"../../x": [1.0]}},
         {"densities": {"0": [[1.0]]}},
+        {"densities": {"0": [HUGE]}},
+        {"densities": {"a" * 70_000: [1.0]}},
     ]
     for wrong in wrongs:
         (tmp_path / "wrong.json").write_text(json.dumps({"runs": [{**kept, **wrong}]}))
@@ -246,6 +319,10 @@ def _without(state: dict[str, Any], *path: Any) -> None:
         lambda state: _without(state, "optimizer", "param_groups"),
         lambda state: state["optimizer"]["param_groups"].pop(),
         lambda state: state["optimizer"].update(state="none"),
+        lambda state: state["optimizer"]["state"][0].update(step=torch.zeros(5)),
+        lambda state: state["optimizer"]["state"][0].update(step=torch.tensor(-5.0)),
+        lambda state: state["history"][0].update(seconds=10**400),
+        lambda state: state["history"][0].update({("a",): 1.0}),
         lambda state: state["history"][0].pop("validation/accuracy"),
         lambda state: state["history"].clear(),
         lambda state: state["history"].extend({**state["history"][0], "epoch": k} for k in range(1, 5)),

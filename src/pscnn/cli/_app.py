@@ -28,7 +28,8 @@ class _Terminal(Console):
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        return super().render_str(text.translate(CONTROLS), **how)
+        unicode = text.encode(errors="backslashreplace").decode()  # names of files may have other bytes
+        return super().render_str(unicode.translate(CONTROLS), **how)
 
 
 console = _Terminal()
@@ -65,7 +66,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
         except OSError as error:  # whatever else the system refuses: a full disk, a name too long
-            fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            fail(f"{error.filename or 'cannot write what was said'}: {error.strerror or error}")
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise

@@ -178,6 +178,7 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int) -> None:
     table = Table("run", "state", "epochs", "estimated seconds", box=None)
     left, unknown = 0.0, 0
     states: dict[str, int] = {}
+    errors.print(f"looking for {len(wanted)} runs")
     for one in wanted:
         state, seconds = known.state(one), store.estimate(one)
         if state != "finished":

@@ -7,11 +7,13 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pscnn._extras import PscnnError, require
 from pscnn._files import DAMAGED, plain_file, reported, write_whole
+from pscnn._memory import half_of_memory
 from pscnn._types import AnyArray
 
 
@@ -27,14 +29,18 @@ def data_folder(folder: str | Path | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pscnn"
 
 
-def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None) -> dict[str, AnyArray]:
+def read_arrays(
+    path: Path, advice: str = "", names: Sequence[str] | None = None, largest: int | None = None
+) -> dict[str, AnyArray]:
     """Arrays of an ``.npz`` file.
 
     Args:
         path: The file.
         advice: What to do if it is damaged, the end of the message.
         names: Which, of those that it has; all by default.
+        largest: Bytes that they may have together, unpacked; by default half of this machine's memory.
     """
+    most = largest or half_of_memory()
     try:
         # Opened here, because numpy does not close a file that it cannot read.
         with plain_file(path).open("rb") as handle:
@@ -42,7 +48,15 @@ def read_arrays(path: Path, advice: str = "", names: Sequence[str] | None = None
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("a single array")
             with file:
-                return {key: file[key] for key in file.files if names is None or key in names}
+                archive: Any = file.zip
+                size = sum(member.file_size for member in archive.infolist())
+                if size > most:
+                    raise ValueError(f"its arrays take {size / 2**30:,.2f} GiB, and {most / 2**30:,.2f} are allowed")
+                found = {key: file[key] for key in file.files if names is None or key in names}
+        for name, array in found.items():
+            if not isinstance(array, np.ndarray) or array.dtype.names is not None:
+                raise ValueError(f"{name!r} is not an array of numbers")
+        return found
     except FileNotFoundError:
         raise
     except PermissionError:

@@ -7,10 +7,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pscnn._files import from_json
+
 KINDS = ("classes", "labels", "numbers", "vectors", "masks")
 """Of targets: one class, several labels at once, numbers, vectors that turn with the example, a class per pixel."""
 MOST_CHANNELS = 4096
-MOST_NUMBERS = 2**31
+MOST_NUMBERS = 2**28
 """Of one example, over all channels."""
 
 
@@ -99,7 +101,7 @@ class About:
     def from_json(cls, text: str) -> About:
         """The other way round, also of what earlier versions wrote; text that is something else is a ``ValueError``."""
         try:
-            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(text).items()}
+            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in from_json(text).items()}
             if "shape" not in values:  # of versions that knew squares and cubes, classes and numbers
                 dimension, size = values.pop("dimension"), values.pop("size")
                 regression = values.pop("regression")

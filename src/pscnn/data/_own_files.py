@@ -86,6 +86,8 @@ def as_mask(array: AnyArray, sides: Sequence[int], what: object) -> AnyArray:
         array = array.astype(np.float64)  # half precision has no 2³¹
         if not (np.isfinite(array) & (abs(array) < 2**31) & (array == array.round())).all():
             raise DataError(f"{what}: a mask holds whole numbers, which name classes")
+    elif array.size and not -(2**31) < int(array.min()) <= int(array.max()) < 2**31:
+        raise DataError(f"{what}: the numbers of a mask, which name classes, have up to 31 bits")
     return array.astype(np.int64)
 
 
@@ -168,7 +170,13 @@ def pixels_of(image: Any, what: object) -> AnyArray:
         laid = colour(np.asarray(image.convert("RGBA")), what)  # on white
         return laid[..., :1] if grey else laid
     array = np.asarray(image.convert("L") if image.mode == "1" else image)[..., None]
-    return array.clip(0, 65535).astype(np.uint16) if image.mode == "I" else array  # 16 of its 32 bits are used
+    if image.mode != "I":
+        return array
+    if array.min() < 0 or array.max() >= 2**16:  # 16 of its 32 bits are used
+        raise DataError(
+            f"{what} has values from {array.min()} to {array.max()}, images have up to 16 bits: give an .npy or .npz"
+        )
+    return array.astype(np.uint16)
 
 
 def _mask_values(image: Any, what: object) -> AnyArray:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from pscnn._types import AnyArray
@@ -219,7 +220,8 @@ def _is_array(part: Any) -> bool:
 
 def _numpy(value: Any) -> AnyArray:
     if isinstance(value, Tensor):
-        return value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
     if hasattr(value, "getbands"):
         return np.asarray(value)
     try:

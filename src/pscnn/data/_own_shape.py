@@ -1,7 +1,7 @@
 """The one shape of people's own examples: which it is, what it costs, and all examples brought to it."""
 
 import math
-import os
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from pscnn._memory import half_of_memory
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError
 from pscnn.data._own_about import About
 from pscnn.data._own_files import Example, is_bytes, unit
 from pscnn.data._own_fit import channels_first, common_spacing, fit, resize, with_spacing
 
-MEMORY = 0.5
-"""The share of the machine's memory that prepared examples may take."""
+OUTLIER = 20
+"""Times as large as the usual one a side may be: all examples are padded to the largest."""
 
 
 def choose_shape(examples: Sequence[Example], source: object, size: int | None, square: bool) -> dict[str, Any]:
@@ -28,6 +29,13 @@ def choose_shape(examples: Sequence[Example], source: object, size: int | None, 
         raise DataError(f"{source}: examples have {' and '.join(map(str, sorted(kinds)))} channels; give all the same")
     sides, spacing, notes = _equally_spaced(examples, source)
     frame = tuple(max(side) for side in zip(*sides, strict=True))
+    usual = statistics.median(max(own) for own in sides)
+    if max(frame) > OUTLIER * usual:
+        large = max(sides, key=max)
+        raise DataError(
+            f"{source}: an example of {times(large)} is among examples whose longer side is mostly {usual:g}, and all "
+            "would be padded to it: leave it out, or make it smaller"
+        )
     different = len({*sides}) > 1
     if square and len({*frame}) > 1:
         notes.append(
@@ -118,9 +126,7 @@ def all_pixels(examples: list[Example], about: About, train: AnyArray, source: o
 
 
 def _check_room(needed: int, about: About, source: object) -> None:
-    if not hasattr(os, "sysconf"):
-        return
-    room = MEMORY * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    room = half_of_memory()
     if needed > room:
         raise DataError(
             f"{source}: {sum(about.counts)} examples of {times(about.shape)} with {about.channels} channels take "

@@ -43,7 +43,9 @@ def _read_checked(path: Path, about: About) -> Example:
         wanted = "an image" if about.dimension == 2 else "a volume"
         raise DataError(f"{path}: the network expects {wanted}, got an array of shape {sides}")
     if about.channels == 1 and channels == 3:
-        return Example(example.values.mean(-1, keepdims=True), example.spacing)
+        grey = example.values.mean(-1, keepdims=True)
+        kind = example.values.dtype  # 8 and 16 bits stay such, and are divided by the largest number of their kind
+        return Example(grey.round().astype(kind) if kind.kind in "iu" else grey, example.spacing)
     if channels not in (1, about.channels):
         raise DataError(f"{path} has {channels} channels, but the network expects {about.channels}")
     return example

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,14 +159,19 @@ def _subfolders(folder: Path) -> list[Path]:
 def _table(source: Path, wanted: str | None, dimension: int | None, on_read: Progress) -> Found:
     try:
         with plain_file(source).open(newline="", encoding="utf-8-sig") as handle:
-            rows = list(csv.DictReader(handle, delimiter="\t" if source.suffix.lower() == ".tsv" else ","))
+            reader = csv.DictReader(handle, delimiter="\t" if source.suffix.lower() == ".tsv" else ",")
+            rows = list(reader)
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{source} is not a table: {error}") from None
     if not rows:
         raise DataError(f"{source} has no rows below its heading")
-    if None in rows[0]:
-        raise DataError(f"{source}: its rows have more columns than its heading")
-    heads = list(rows[0])
+    for line, row in enumerate(rows, 2):
+        if None in row:
+            raise DataError(f"{source}, line {line}: it has more columns than the heading")
+    heads = list(reader.fieldnames or ())
+    twice = [head for number, head in enumerate(heads) if head in heads[:number]]
+    if twice:
+        raise DataError(f"{source}: the column {twice[0]!r} occurs twice")
     if any(is_example(Path(head.strip())) for head in heads):
         raise DataError(f"{source} has no heading: its first line names a file. Put a line such as path,label above it")
     paths = next((head for head in heads if head.strip().lower() in ("path", "file", "image")), heads[0])
@@ -183,7 +189,13 @@ def _table(source: Path, wanted: str | None, dimension: int | None, on_read: Pro
     if splits is not None and None in chosen:
         wrong = chosen.index(None)
         raise DataError(f"{source}, line {wrong + 2}: split must be train, val or test, got {rows[wrong][splits]!r}")
-    examples = _read_files(_files(source, rows, paths), dimension, on_read)
+    files = _files(source, rows, paths)
+    again = [file for file, count in Counter(files).items() if count > 1]
+    if again:
+        raise DataError(
+            f"{source} names {len(again)} files more than once, {some(again)}: copies could be trained and tested on"
+        )
+    examples = _read_files(files, dimension, on_read)
     targets = targets or _read_masks(_files(source, rows, columns[0]), examples, source)
     return Found(examples, chosen, targets)
 

@@ -155,7 +155,7 @@ def settle_masks(masks: Sequence[AnyArray], source: object) -> Targets:
 def number(text: str) -> float | None:
     """A number, if it is one."""
     try:
-        return float(text)
+        return None if "_" in text else float(text)  # to Python 1_5 is a number
     except ValueError:
         return None
 

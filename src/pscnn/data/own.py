@@ -104,6 +104,9 @@ def prepare(
         DataError: If anything is wrong; nothing is written then.
     """
     wanted = wanted_kind(target, regression)
+    for name, value in (("size", size or 0), ("seed", seed)):
+        if type(value) is not int or value < 0:
+            raise DataError(f"{name} must be a whole number that is not negative, got {value!r}")
     if dimension not in (None, 2, 3):
         raise DataError(f"dimension must be 2 for images or 3 for volumes, got {dimension}")
     if size is not None and not SMALLEST <= size <= 2**16:
@@ -257,7 +260,7 @@ def _check_arrays(path: Path, arrays: dict[str, AnyArray], about: About) -> None
     right &= targets.dtype == kind and targets.shape == (count, *shape) and count > 0
     right = right and targets.min() >= least and targets.max() <= most
     right = right and split.dtype == np.uint8 and {*np.unique(split).tolist()} == {0, 1, 2}
-    if not right or not np.isfinite(pixels).all() or not np.isfinite(targets).all():
+    if not right or not -1e4 <= pixels.min() <= pixels.max() <= 1e4 or not np.isfinite(targets).all():
         raise DataError(f"{path} does not hold what it says; pscnn discover makes it again")
 
 

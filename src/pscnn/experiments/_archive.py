@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,8 @@ import yaml
 from filelock import Timeout
 
 from pscnn._extras import PscnnError
-from pscnn._files import plain_file, to_json, write_whole
+from pscnn._files import from_json, plain_file, to_json, write_whole
+from pscnn._words import short
 from pscnn.data import read_arrays
 from pscnn.training import (
     ConfigError,
@@ -28,6 +28,8 @@ from pscnn.training import (
     write_arrays,
 )
 
+LARGEST = 2**24
+"""Bytes of a run's densities."""
 _Run = tuple[Settings, dict[str, Any], dict[str, Any], dict[str, Any]]
 """Settings, result, versions and densities."""
 
@@ -55,7 +57,9 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    densities = read_arrays(folder / "densities.npz")
+    densities = read_arrays(folder / "densities.npz", largest=LARGEST)
+    if any(array.dtype.kind not in "iuf" or array.ndim != 1 for array in densities.values()):
+        raise ValueError("densities.npz does not hold densities")
     result, environment = read_result(folder), read_environment(folder)
     if result is None or environment is None:
         raise ValueError(f"it has no {'result' if result is None else 'environment'}.json")
@@ -80,7 +84,7 @@ def take_runs(path: str | Path, root: str | Path) -> int:
         How many were put there.
     """
     try:
-        runs = json.loads(plain_file(Path(path)).read_text(encoding="utf-8"))["runs"]
+        runs = from_json(plain_file(Path(path)).read_text(encoding="utf-8"))["runs"]
         found = [_checked(run) for run in runs]
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
@@ -103,8 +107,8 @@ def _checked(run: dict[str, Any]) -> _Run:
     densities = {str(name): np.array(values, dtype=np.float32) for name, values in run["densities"].items()}
     for name, values in densities.items():
         # numpy takes "file" for the archive
-        if not re.fullmatch(r"[\w.]*", name) or name == "file" or values.ndim != 1:
-            raise ValueError(f"densities must be lists of numbers by name of the layer, got {name!r}")
+        if not re.fullmatch(r"[\w.]{0,500}", name) or name == "file" or values.ndim != 1:
+            raise ValueError(f"densities must be lists of numbers by name of the layer, got {short(name)}")
     return settings, result, environment, densities
 
 
@@ -121,7 +125,7 @@ def _put(store: Store, run: _Run) -> bool:
         folder.mkdir(exist_ok=True)
         (folder / "failure.json").unlink(missing_ok=True)
         write_whole(folder / "config.yaml", yaml.safe_dump(settings.to_dict(), sort_keys=False))
-        write_whole(folder / "environment.json", json.dumps(environment, indent=2) + "\n")
+        write_whole(folder / "environment.json", to_json(environment, indent=2) + "\n")
         write_arrays(folder / "densities.npz", densities)
         write_whole(folder / "result.json", to_json(result, indent=2) + "\n")  # last: now it is finished
         return True

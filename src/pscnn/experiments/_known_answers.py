@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pscnn._files import plain_file, to_json, write_whole
+from pscnn._files import from_json, plain_file, to_json, write_whole
 from pscnn.data import known
 from pscnn.experiments._bench import machine
 from pscnn.experiments._known import OUTCOMES, judge, words
@@ -75,12 +74,13 @@ def read_answers(path: Path) -> Answers:
     if not path.exists():
         return {}
     try:
-        found = json.loads(plain_file(path).read_text(encoding="utf-8"))["answers"]
+        found = from_json(plain_file(path).read_text(encoding="utf-8"))["answers"]
         for name, one in found.items():
             if name not in known.TASKS or one["outcome"] not in OUTCOMES:
                 raise ValueError(f"unknown task {name!r} or outcome {one['outcome']!r}")
             for key, kind in _NEEDED.items():
-                if not isinstance(one[key], kind):
+                wrong = isinstance(one[key], int | float) and not 0 <= one[key] < 2**53
+                if wrong or not isinstance(one[key], kind):
                     raise TypeError(f"{key} of {name} is not what it should be")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None

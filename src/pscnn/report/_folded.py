@@ -119,7 +119,8 @@ def csv_files(
     for name, rows in out.items():
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerows(rows)
-        files[name] = f"data:text/csv;base64,{base64.b64encode(buffer.getvalue().encode()).decode()}"
+        content = buffer.getvalue().encode(errors="backslashreplace")  # names of files may be no Unicode
+        files[name] = f"data:text/csv;base64,{base64.b64encode(content).decode()}"
     return files
 
 

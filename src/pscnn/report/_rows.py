@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def finished_runs(
     """Finished runs under a folder that have some settings, given as text; of what cannot be read it warns."""
     out = []
     unknown = set(settings)
-    for path in sorted(root.rglob("result.json")):
+    for path in sorted(_found(root)):
         try:
             values, result = read_task(path.parent).settings.to_dict(), read_result(path.parent) or {}
         except RunError as error:
@@ -79,6 +80,13 @@ def finished_runs(
     if unknown:
         raise ConfigError(f"no run in {root} has a setting {min(unknown)!r}")
     return out
+
+
+def _found(root: Path) -> Iterator[Path]:
+    """Results under a folder; folders that may not be read, or vanish meanwhile, have none."""
+    for folder, _, names in os.walk(root):
+        if "result.json" in names:
+            yield Path(folder) / "result.json"
 
 
 def _is(setting: Any, text: str) -> bool:

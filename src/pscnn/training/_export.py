@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._extras import require
+from pscnn._files import reported, written_whole
 from pscnn.data import DataError, own
 from pscnn.nn import export as plain_network
 from pscnn.training._run import RunError, Trained, load
@@ -43,17 +44,11 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(3, *task.input_shape, generator=generator)
     plain = plain_network(model)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
+    with reported(f"cannot write {path}", RunError, ". Choose another file with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.touch()  # torch would say in its own words that it cannot
-        run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)
-        _check(model, run, x)
-        partial.rename(path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}. Choose another file with --out") from None
-    finally:
-        partial.unlink(missing_ok=True)
+        with written_whole(path) as partial:
+            run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)
+            _check(model, run, x)
     return path
 
 
@@ -76,7 +71,8 @@ def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor],
     buffer = io.BytesIO()  # torch reports a full disk in words of its own
     torch.export.save(program, buffer)
     path.write_bytes(buffer.getvalue())
-    module = torch.export.load(path).module()
+    buffer.seek(0)
+    module = torch.export.load(buffer).module()
     return lambda batch: module(batch)
 
 

@@ -6,14 +6,11 @@ A folder may come from anybody: everything is checked before it is used.
 import contextlib
 import hashlib
 import io
-import json
 import math
 import os
-import pickle
 import platform
 import subprocess
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
@@ -27,7 +24,7 @@ import yaml
 from torch import Tensor, nn
 
 from pscnn._extras import PscnnError
-from pscnn._files import DAMAGED, plain_file, reported, to_json, write_whole
+from pscnn._files import DAMAGED, from_json, plain_file, reported, to_json, write_whole
 from pscnn._types import AnyArray
 from pscnn.densities import likelihoods
 from pscnn.training._settings import ConfigError, Settings, read_yaml
@@ -45,7 +42,7 @@ class Trained(NamedTuple):
 
 def describe(folder: Path, settings: Settings) -> None:
     """Write a run's settings and the versions it is made with into its folder."""
-    write_text(folder / "environment.json", json.dumps(environment(), indent=2) + "\n")
+    write_text(folder / "environment.json", to_json(environment(), indent=2) + "\n")
     write_settings(folder, settings)
 
 
@@ -155,7 +152,7 @@ def read_saved(path: Path, *parts: str) -> dict[str, Any]:
         for name in parts:
             if not isinstance(state[name], dict):
                 raise TypeError(f"{name} is not a mapping")
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, zipfile.BadZipFile, *_MALFORMED) as error:
+    except Exception as error:  # torch raises many kinds for what is not its own
         raise RunError(
             f"{path} is damaged and cannot be read ({type(error).__name__}). This run cannot be continued; "
             "its metrics and other checkpoints are untouched. Start a new run"
@@ -186,17 +183,14 @@ def read_training(path: Path) -> dict[str, Any]:
 
 
 def write_saved(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a checkpoint beside its place and move it there, so that a killed run never leaves half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        torch.save(state, partial)
-        os.replace(partial, path)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        partial.unlink(missing_ok=True)
-        raise RunError(
-            f"cannot write {path}: {error}. Free some disk space; the last complete epoch is saved, "
-            f"continue with: pscnn train --resume {path.parent}"
-        ) from error
+    """Write a checkpoint, whole or not at all."""
+    buffer = io.BytesIO()  # torch reports a full disk in words of its own
+    torch.save(state, buffer)
+    begun = (path.parent / LAST).exists()
+    saved = "the last complete epoch is saved" if begun else "no epoch was complete yet"
+    advice = f". Free some disk space; {saved}, continue with: pscnn train --resume {path.parent}"
+    with reported(f"cannot write {path}", RunError, advice):
+        write_whole(path, buffer.getvalue())
 
 
 _MALFORMED = (TypeError, KeyError, ValueError, AttributeError, IndexError)  # of files that are something else
@@ -315,7 +309,7 @@ _IF_THERE = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 def read_json(path: Path) -> dict[str, Any] | None:
     """An object of a JSON file; None if there is no such file."""
     with _received(path), _IF_THERE:
-        return _object(json.loads(plain_file(path).read_text(encoding="utf-8")))
+        return _object(from_json(plain_file(path).read_text(encoding="utf-8")))
     return None
 
 
@@ -356,13 +350,19 @@ def check_result(found: Mapping[str, Any]) -> dict[str, Any]:
         value = found.get(name)
         if not isinstance(value, int | float if kind is float else kind) or isinstance(value, bool):
             raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
+        least = 1 if name == "epochs" else 0
+        if isinstance(value, int | float) and not least <= value < 2**53:
+            raise ValueError(f"{name} must be {least} or more, got {value!r}")
     out = dict(found)
     for name, value in found.items():
         if name.startswith(("test_", "other_", "future_", "domain_", "validation_", "train_")):
-            for number in value if isinstance(value, list) else [value]:
+            numbers = value if isinstance(value, list) and name.endswith("_by_step") else [value]
+            for number in numbers:
                 if not isinstance(number, int | float | None) or isinstance(number, bool):
                     raise ValueError(f"{name} must be a number, got {number!r}")
-            out[name] = [_number(one) for one in value] if isinstance(value, list) else _number(value)
+                if name.endswith("_accuracy") and number is not None and (number < 0 or number > 1):
+                    raise ValueError(f"{name} must lie between 0 and 1, got {number!r}")
+            out[name] = [_number(one) for one in numbers] if numbers is value else _number(value)
     return out
 
 
@@ -375,7 +375,7 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
     """The metrics of a run's complete epochs; none if it has not begun."""
     path = Path(folder) / "metrics.jsonl"
     with _received(path), _IF_THERE:
-        read = (_object(json.loads(line)) for line in plain_file(path).read_text(encoding="utf-8").splitlines())
+        read = (_object(from_json(line)) for line in plain_file(path).read_text(encoding="utf-8").splitlines())
         rows = [{name: _number(value) for name, value in row.items()} for row in read]
         check_history(rows)
         return rows
@@ -385,7 +385,8 @@ def history(folder: str | Path) -> list[dict[str, Any]]:
 def check_history(rows: list[dict[str, Any]]) -> None:
     """Raise a ValueError unless each row has the metrics of an epoch."""
     for number, row in enumerate(rows):
-        if row.get("epoch") != number or not all(isinstance(value, int | float) for value in row.values()):
+        numbers = all(isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**53) for v in row.values())
+        if row.get("epoch") != number or not numbers or not all(isinstance(name, str) for name in row):
             raise ValueError(f"line {number + 1} is not an epoch's metrics")
 
 
@@ -406,7 +407,10 @@ def read_confusion(folder: Path, classes: int) -> AnyArray | None:
             shape, _, dtype = read(handle)
         if shape != (classes, classes) or dtype.kind not in "iu":
             raise ValueError(f"expected whole numbers of shape {(classes, classes)}, got {dtype} of shape {shape}")
-        return np.asarray(np.load(path, allow_pickle=False))
+        counts = np.asarray(np.load(path, allow_pickle=False))
+        if counts.min() < 0 or not 0 < counts.astype(float).sum() < 2**53:
+            raise ValueError("its numbers are no counts")
+        return counts
 
 
 def diverged(result: Mapping[str, Any]) -> bool:

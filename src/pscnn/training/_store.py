@@ -81,7 +81,7 @@ class Store:
     """
 
     def __init__(self, root: str | Path, name: str | None = None) -> None:
-        if name is not None and (Path(name).name != name or "\0" in name):
+        if name is not None and (Path(name).name != name or "\0" in name or not name.isprintable()):
             raise RunError(
                 f"--name must be the name of a single folder, got {name!r}. Use --runs to choose where it is"
             )

@@ -160,8 +160,12 @@ class UnderWay:
             }
             self.optimizer.load_state_dict(parts)
             for parameter, kept in self.optimizer.state.items():
-                if any(kept[name].shape != parameter.shape for name in ("exp_avg", "exp_avg_sq")) or "step" not in kept:
+                averages = [kept[name] for name in ("exp_avg", "exp_avg_sq")]
+                if any(one.shape != parameter.shape or one.dtype != parameter.dtype for one in averages):
                     raise ValueError("the optimiser's averages have other shapes than the weights")
+                kept |= {name: kept[name].contiguous() for name in ("exp_avg", "exp_avg_sq")}
+                if not float(kept["step"]) >= 0:
+                    raise ValueError("the optimiser has taken no number of steps")
         except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise RunError(f"{path} does not match its config.yaml: {error}") from None
         self.best, self.history = state["best"], state["history"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pscnn._files import check_record, plain_file, write_whole
+from pscnn._files import check_record, from_json, plain_file, write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover._networks import LABELS, Network, recommended
@@ -97,7 +97,7 @@ class Discovery:
         if best is None or not others or len(best.validation) < 2:
             return []
         gaps: Array = np.array([np.subtract(best.validation, other.validation) for other in others])
-        means, half = intervals(gaps, np.zeros(gaps.shape[1]), binary=not self.about.regression)
+        means, half = intervals(gaps, np.zeros((1, gaps.shape[1])), binary=not self.about.regression)
         rows = zip(others, means.tolist(), half.tolist(), strict=True)
         return [Difference(best.kind, other.kind, mean, mean - width, mean + width) for other, mean, width in rows]
 
@@ -133,7 +133,7 @@ class Discovery:
         """From the folder of a discovery."""
         path = Path(folder) / FILE
         try:
-            values = json.loads(plain_file(path).read_text(encoding="utf-8"))
+            values = from_json(plain_file(path).read_text(encoding="utf-8"))
             values["about"] = own.About.from_json(json.dumps(values["about"]))
             values["kept"] = None if values["kept"] is None else Subgroup.from_json(values["kept"])
             for one in values["statements"]:

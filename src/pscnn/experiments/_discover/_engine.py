@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from pscnn.training import ConfigError
 
 VERSION = 1
 """Of what is kept for resuming; another one is done again."""
+MOST_MINUTES = 1_000_000
 MOST_ELEMENTS = 128
 """Of a finite group H: networks average over all of them."""
 ROUNDS = 20
@@ -98,8 +100,17 @@ def discover(
         reading: Further options of ``pscnn.data.own.prepare``, such as ``size`` or ``seed``.
     """
     began = time.monotonic()
-    if not minutes > 0:
-        raise ConfigError(f"minutes must be positive, got {minutes}")
+    if not isinstance(minutes, int | float) or not 0 < minutes <= MOST_MINUTES:
+        raise ConfigError(f"minutes must be positive, and at most {MOST_MINUTES}, got {minutes!r}")
+    if workers is not None and (type(workers) is not int or workers < 1):
+        raise ConfigError(f"workers must be a whole number of processes, got {workers!r}")
+    if not isinstance(out, str | Path | None):
+        raise ConfigError(f"out must be the path of a folder, got {out!r}")
+    unknown = [name for name in reading if name not in signature(own.prepare).parameters]
+    if unknown:
+        raise ConfigError(f"discover knows no option {unknown[0]!r}")
+    if not isinstance(group, str | Group | None):
+        raise ConfigError(f"group must be a group or its name, got {group!r}")
     if isinstance(group, str):
         try:
             group = parse(group)
@@ -223,7 +234,13 @@ def _probe_job(
 ) -> Job:
     size = batch_size(work.about)
     arguments = (work.path, work.group.name, subgroups, part, seed, steps, seconds, size, held, work.accelerator)
-    return Job(name, train_part, arguments, PartResult.read, PartResult.save)
+
+    def read(file: Path) -> PartResult:
+        found = PartResult.read(file)
+        found.check(len(subgroups), sum(work.about.counts[:2]))
+        return found
+
+    return Job(name, train_part, arguments, read, PartResult.save)
 
 
 def _parts(work: _Work, subgroups: Sequence[Subgroup], seed: int) -> Iterator[PartResult]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
+from pscnn._files import DAMAGED, reported
 from pscnn.training import RunError, processes
 
 
@@ -51,14 +52,14 @@ def results(jobs: Sequence[Job], folder: Path, pool: Executor | None) -> Iterato
     for number, job in enumerate(jobs):
         try:
             found = job.read(folder / job.name)
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error):  # not there, or damaged
+        except (*DAMAGED, KeyError, TypeError, AttributeError, OverflowError, BadZipFile, zlib.error):  # or not there
             left.append(number)
         else:
             yield number, found
     if pool is None:
         for number in left:
             result = jobs[number].function(*jobs[number].arguments)
-            jobs[number].write(result, folder / jobs[number].name)
+            _keep(jobs[number], result, folder)
             yield number, result
         return
     futures: dict[Future[Any], int] = {pool.submit(jobs[n].function, *jobs[n].arguments): n for n in left}
@@ -71,5 +72,10 @@ def results(jobs: Sequence[Job], folder: Path, pool: Executor | None) -> Iterato
                 "a process ended before its work was done, perhaps for want of memory: use fewer workers; the same "
                 'command continues. In a script, call discover below: if __name__ == "__main__":'
             ) from None
-        jobs[number].write(result, folder / jobs[number].name)
+        _keep(jobs[number], result, folder)
         yield number, result
+
+
+def _keep(job: Job, result: Any, folder: Path) -> None:
+    with reported(f"cannot write {folder / job.name}", RunError, "; the same command continues"):
+        job.write(result, folder / job.name)

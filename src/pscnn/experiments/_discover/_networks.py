@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pscnn._files import write_whole
+from pscnn._files import check_record, from_json, plain_file, write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover._subgroups import Subgroup
@@ -159,5 +159,7 @@ def write_row(one: Network, path: Path) -> None:
 
 def read_row(path: Path) -> Network:
     """From a file."""
-    values = json.loads(path.read_text(encoding="utf-8"))
-    return Network(**values | {"validation": tuple(values["validation"])})
+    values = from_json(plain_file(path).read_text(encoding="utf-8"))
+    found = Network(**values | {"validation": tuple(values["validation"])})
+    check_record(found)
+    return found

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pscnn._files import plain_file, written_whole
 from pscnn._types import AnyArray, Array
 from pscnn.data import own
 from pscnn.experiments._discover._probe import Probe
@@ -55,17 +56,25 @@ class PartResult:
 
     def save(self, path: Path) -> None:
         """As a file, whole or not at all."""
-        temporary = path.with_name(f".{path.name}")
-        with temporary.open("wb") as handle:
-            np.savez(handle, **self.__dict__)
-        temporary.replace(path)
+        with written_whole(path) as partial:
+            np.savez(partial, **self.__dict__)
 
     @classmethod
     def read(cls, path: Path) -> PartResult:
         """From a file."""
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(plain_file(path), allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in cls.__dataclass_fields__}
         return cls(**found | {"steps": int(found["steps"]), "seconds": float(found["seconds"])})
+
+    def check(self, subgroups: int, examples: int) -> None:
+        """Raise a ``ValueError`` unless it can be of so many subgroups and examples."""
+        shape = subgroups, len(self.rows)
+        if self.rows.ndim != 1 or self.rows.dtype.kind != "i" or self.losses.shape != shape[:1]:
+            raise ValueError("of other subgroups")
+        if self.scores.shape != shape or self.constant.shape != shape[1:] or self.scores.dtype.kind != "f":
+            raise ValueError("of other examples")
+        if len(self.rows) and not 0 <= self.rows.min() <= self.rows.max() < examples:
+            raise ValueError("of examples that are not there")
 
 
 def pooled(path: Path) -> tuple[Tensor, Tensor]:

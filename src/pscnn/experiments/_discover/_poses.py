@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pscnn._files import write_whole
+from pscnn._files import check_record, from_json, plain_file, write_whole
 from pscnn.data import own
 from pscnn.experiments._discover._parts import pooled
 from pscnn.experiments._discover._subgroups import Subgroup, within
@@ -59,7 +59,10 @@ def write_poses(found: list[Presence], path: Path) -> None:
 
 def read_poses(path: Path) -> list[Presence]:
     """From a file."""
-    return [presence_from_json(one) for one in json.loads(path.read_text(encoding="utf-8"))]
+    found = [presence_from_json(one) for one in from_json(plain_file(path).read_text(encoding="utf-8"))]
+    for one in found:
+        check_record(one)
+    return found
 
 
 def folds(found: Sequence[Presence]) -> tuple[int, ...]:

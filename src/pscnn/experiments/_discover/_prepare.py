@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def prepared_file(source: Any, folder: Path, **reading: Any) -> Path:
     """
     new = not folder.exists()
     make_folder(folder, "--out", PscnnError)
-    temporary = folder / ".data.npz"
+    temporary = folder / f".data.{secrets.token_hex(4)}.npz"
     try:
         own.prepare(source, temporary, **reading)
     except PscnnError:
