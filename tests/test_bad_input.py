@@ -17,11 +17,12 @@ from pscnn.groups import O2, SO3, C, D, rotation
 
 H = O2()
 GREY, VECTORS = FieldType(H, [H.trivial]), FieldType(H, [H.irrep(1, 1)])
+CNN = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 3))
 WIDE = FieldType(H, 3000 * [H.trivial])
 
 
 def small(**options: Any) -> torch.nn.Module:
-    return models.build("images", "p-scnn", "C4", **{"width": 0.1, "size": 28, **options})
+    return models.build("images", "p-scnn", **{"group": "C4", "width": 0.1, "size": 28, **options})
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,18 @@ def small(**options: Any) -> torch.nn.Module:
         ),
         (lambda: nn.Conv2d(WIDE, WIDE, 7), "the kernel from .* channels would take .*: use fewer fields"),
         (lambda: SO3().quadrature(2000), "use a lower degree"),
+        (lambda: small(width=1e9), r"a network of width 1e\+09 would take .* GiB of memory: use a smaller width"),
+        (lambda: small(width=1000), "a network of width 1000 would take 87 GiB"),
+        (lambda: models.build("volumes", group="SO(3)", width=10**9), r"a network of width 1e\+09 would take"),
+        (lambda: models.build("own", width=1e200), r"a network of width 1e\+200 would take"),
+        (lambda: models.build("own", width=1e9, output="dense"), r"a network of width 1e\+09 would take"),
+        (lambda: models.build("own", shape=(10**9, 10**9)), "an image of shape .* would take"),
+        (lambda: models.build("flow", hidden=10**6), r"a network of hidden 1e\+06 would take .*: use a smaller hidden"),
+        (
+            lambda: nn.convert(CNN, H, frequency=1000),
+            r"over O\(2\) may have frequencies up to 64, got 1000: use a lower f",
+        ),
+        (lambda: nn.convert(CNN, C(1000), fields="regular"), "up to 64, got 500: .* and fields='functions'"),
     ],
 )
 def test_what_costs_too_much_is_said_before_it_is_begun(call: Callable[[], Any], message: str) -> None:
@@ -75,6 +88,60 @@ def conv() -> nn.Conv2d:
             (lambda call=call: call(None), TypeError, "torch.nn.Module, got None")
             for call in (pscnn.summary, pscnn.regularization, pscnn.align, nn.export, lambda _: nn.convert(None, H))  # type: ignore[arg-type]
         ),
+        *(
+            (lambda call=call, model=model: call(model), TypeError, "expected a torch.nn.Module, got .{1,100}$")
+            for call in (pscnn.degree, lambda model: pscnn.measure(model, D(4)))
+            for model in (None, 5, "x", torch.zeros(9, 9))
+        ),
+        *(
+            (lambda call=call, group=group: call(CNN, group), TypeError, "group must be a group such as .*, got ")
+            for call, groups in ((pscnn.degree, ("O(2)", 5)), (pscnn.measure, ("O(2)", 5, None)))
+            for group in groups
+        ),
+        (
+            lambda: pscnn.degree(conv(), SO3()),
+            ValueError,
+            r"SO\(3\) acts on 3 axes, O\(2\) of the network's fields on 2: use a group of 2 axes",
+        ),
+        (lambda: nn.Conv2d(GREY, None, 3), TypeError, "Conv2d: out_type must be a pscnn.FieldType, got None"),  # type: ignore[arg-type]
+        *(
+            (lambda make=make, size=size: make(GREY, GREY, size), ValueError, "kernel_size must be a number such as 3")
+            for make in (nn.Conv2d, nn.ConvTranspose2d)
+            for size in ("x", (3, 3), 0)
+        ),
+        *(
+            (lambda options=options: nn.convert(CNN, H, **options), error, f"convert: {message}")
+            for options, error, message in (
+                ({"in_type": 5}, TypeError, "in_type must be a pscnn.FieldType, got 5"),
+                ({"out_type": "x"}, TypeError, "out_type must be a pscnn.FieldType, got 'x'"),
+                ({"method": 5}, TypeError, "method must be an object, got 5; use pscnn.models.by_method for names"),
+                ({"method": "rpp"}, TypeError, "method must be an object, got 'rpp'"),
+                ({"frequency": "x"}, ValueError, "frequency must be a whole number of 0 or more, got 'x'"),
+                ({"frequency": 1.5}, ValueError, "frequency must be a whole number of 0 or more, got 1.5"),
+            )
+        ),
+        *(
+            (
+                lambda network=network, group=group: models.build(network, group=group, width="x"),
+                ValueError,
+                "width must be positive and finite, got 'x'",
+            )
+            for network, group in (("images", "C4"), ("own", "C4"), ("volumes", "SO(3)"))
+        ),
+        (
+            lambda: models.build("volumes", group="SO(3)", width=2.5),
+            ValueError,
+            "width must be a whole number of 1 or more, got 2.5",
+        ),
+        (lambda: small(classes=10**12), ValueError, "classes must be 1000000 or less, got 1000000000000"),
+        (lambda: small(channels=10**12), ValueError, "channels must be 1000000 or less"),
+        (lambda: small(group=5), ValueError, "unknown group 5"),
+        *(
+            (lambda size=size: models.build("flow", size=size), ValueError, "size must be height and width, whole num")
+            for size in (-3, 0, (64, -3), (64, 64, 64))
+        ),
+        (lambda: models.build("flow", layers=0), ValueError, "layers must be a whole number of 1 or more, got 0"),
+        (lambda: models.build("own", shape=5), ValueError, r"acts on 2 axes, got images of shape \(5,\)"),
         (lambda: pscnn.layer_errors(None, torch.zeros(1), np.eye(2)), TypeError, "got None"),  # type: ignore[arg-type]
         (lambda: small(width=-1), ValueError, "width must be positive and finite, got -1"),
         (lambda: small(width=float("nan")), ValueError, "width must be positive and finite, got nan"),
@@ -102,6 +169,14 @@ def test_errors_are_measured_at_elements_of_the_group_only(elements: np.ndarray,
     model, x = small().eval(), torch.randn(1, 1, 28, 28)
     for measure in (pscnn.equivariance_error, pscnn.layer_errors):
         with pytest.raises(ValueError, match=message):
+            measure(model, x, elements)
+
+
+@pytest.mark.parametrize("elements", [C(4), "x", [np.eye(2), 5]], ids=str)
+def test_elements_are_matrices(elements: Any) -> None:
+    model, x = small().eval(), torch.randn(1, 1, 28, 28)
+    for measure in (pscnn.equivariance_error, pscnn.layer_errors):
+        with pytest.raises(TypeError, match=r"elements must be matrices, such as C\(4\).sample\(8, seed=0\), got "):
             measure(model, x, elements)
 
 

@@ -150,7 +150,24 @@ def test_methods_on_ones_own_network() -> None:
         (lambda: resnet(18, "magic"), "unknown method 'magic': use one of cnn, scnn, "),
         (lambda: resnet(18, group="SO3"), r"SO\(3\) acts on 3 axes, give dimension=3"),
         (lambda: unet(dimension=4), "dimension must be 2 for images or 3 for volumes, got 4"),
-        (lambda: unet(levels=0), "levels must be 1 or more, got 0"),
+        (lambda: unet(levels=0), "levels must be a whole number of 1 or more, got 0"),
+        (lambda: unet(levels=1000), "levels must be 16 or less, got 1000"),
+        (lambda: resnet(18, group=5), "unknown group 5"),  # type: ignore[arg-type]
+        (lambda: resnet(18, outputs=10**12), "outputs must be 1000000 or less, got 1000000000000"),
+        (
+            lambda: resnet(18, width=10**9),
+            r"a network of width 1e\+09 would take .* GiB of memory: use a smaller width",
+        ),
+        (lambda: unet(width=10**5), "a network of width 100000 would take .* GiB"),
+        *(
+            (
+                lambda make=make, name=name, given=given: make(**{name: given}),
+                f"{name} must be a whole number of 1 or m",
+            )
+            for make in (resnet, unet)
+            for name in ("channels", "outputs", "width")
+            for given in (0, -1, 1.5, "x", None)
+        ),
     ],
 )
 def test_messages(call: Callable[[], tnn.Module], message: str) -> None:
@@ -158,7 +175,11 @@ def test_messages(call: Callable[[], tnn.Module], message: str) -> None:
         call()
 
 
-def test_an_unknown_option_is_refused_by_all_methods() -> None:
-    for method in ("scnn", "p-scnn"):
-        with pytest.raises(TypeError, match="bandwidth"):
-            unet(method, bandwidth=2)
+@pytest.mark.parametrize(
+    ("method", "own"), [("cnn", "keep"), ("scnn", "keep"), ("p-scnn", "keep"), ("ace", "strength")]
+)
+def test_an_unknown_option_is_refused_by_all_methods(method: str, own: str) -> None:
+    with pytest.raises(TypeError, match=f"unet has no option 'bandwidth'; it has .*outputs, .*bandlimit, .*{own}"):
+        unet(method, bandwidth=2)
+    with pytest.raises(TypeError, match=r"resnet has no option 'classes'; it has depth, .*outputs, "):
+        resnet(18, method, classes=5)

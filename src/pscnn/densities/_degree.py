@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._types import Array
+from pscnn.densities._regularization import likelihoods
 from pscnn.groups import Group
 from pscnn.measures import Measure
 from pscnn.nn import FieldType, SteerableMap, equivariant_part, steered_kernel
@@ -58,6 +59,9 @@ def typed_layers(model: nn.Module, group: Group | None = None) -> dict[str, Type
         model: Any.
         group: H, with which plain convolutions count, too: as maps between scalars.
     """
+    likelihoods(model)  # says it if this is no model
+    if group is not None and not isinstance(group, Group):
+        raise TypeError(f"group must be a group such as O2(), got {group!r}")
     found: dict[str, TypedLayer] = {}
     whole = group
     for name, module in model.named_modules():
@@ -74,6 +78,11 @@ def typed_layers(model: nn.Module, group: Group | None = None) -> dict[str, Type
 
 
 def _over(group: Group, fields: FieldType) -> FieldType:
+    if fields.group.dimension != group.dimension:
+        raise ValueError(
+            f"{group.name} acts on {group.dimension} axes, {fields.group.name} of the network's fields on "
+            f"{fields.group.dimension}: use a group of {fields.group.dimension} axes"
+        )
     return fields if fields.group == group else _scalars(group, fields.size)
 
 
@@ -108,7 +117,7 @@ def degree(model: nn.Module, group: Group | None = None) -> dict[str, float]:
         >>> H = SO2()
         >>> fields = FieldType(H, [H.vector])
         >>> layer = pnn.Conv2d(fields, fields, 3, likelihood=Likelihood(H, 2))
-        >>> degree(layer)  # uniform at first
+        >>> {name: round(share, 6) for name, share in degree(layer).items()}  # uniform at first
         {'': 0.0}
     """
     out = {}

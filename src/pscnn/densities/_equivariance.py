@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
+from pscnn._words import short
 from pscnn.densities._degree import TypedLayer, typed_layers
 from pscnn.densities._regularization import likelihoods
 from pscnn.groups import Group
@@ -80,12 +81,15 @@ def grid_elements(group: Group, shape: Sequence[int], most: int = 8) -> Array:
 
 def _elements(elements: ArrayLike, group: Group) -> Array:
     """As (N, n, n), if there are any and all are in the group: others have no meaning for its representations."""
-    out = np.asarray(elements, dtype=np.float64)
-    n = group.dimension
+    usual, n = f"such as {group.name}.sample(8, seed=0)", group.dimension
+    try:
+        out = np.asarray(elements, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"elements must be matrices, {usual}, got {short(elements)}") from None
     if out.size == 0 or out.shape[-2:] != (n, n):
         raise ValueError(f"elements must have shape (N, {n}, {n}) with N of 1 or more, got {out.shape}")
     if not np.isfinite(out).all() or not group.contains(out):
-        raise ValueError(f"elements must be those of {group.name}, such as {group.name}.sample(8, seed=0)")
+        raise ValueError(f"elements must be those of {group.name}, {usual}")
     return out.reshape(-1, n, n)
 
 
@@ -154,7 +158,6 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         >>> bool(layer_errors(layer, torch.randn(8, 2), H.sample(3, seed=0))[""].error.max() < 1e-5)
         True
     """
-    likelihoods(model)  # says it if this is no model
     layers = typed_layers(model)
     if any(getattr(layer.module, "likelihood", None) is not None for layer in layers.values()):
         layers = {n: layer for n, layer in layers.items() if getattr(layer.module, "likelihood", None) is not None}

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array
+from pscnn.densities._regularization import likelihoods
 from pscnn.groups import MIRROR, O2, O3, Axial, Group
 from pscnn.kernels import PixelBasis, exchanges, maps_pixels
 from pscnn.nn import FieldType, SteerableMap
@@ -123,6 +124,7 @@ def measure(model: nn.Module, group: Group, images: Tensor | None = None) -> Mea
         0          1.00  0.00              0.67  0.00
         1          0.00  1.00              0.67  2.00
     """
+    likelihoods(model)  # says it if this is no model
     if not maps_pixels(group):
         raise ValueError(
             f"measure: needs a group that maps pixels to pixels, such as D(4), C(4) or D(1), got {group.name}"

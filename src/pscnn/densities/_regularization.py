@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._types import Array
+from pscnn._words import short
 from pscnn.likelihood import Likelihood
 from pscnn.nn import SteerableMap
 
@@ -32,7 +33,7 @@ class Regularization(NamedTuple):
 def likelihoods(model: nn.Module) -> dict[str, Likelihood]:
     """The distinct densities of a model in module order, each under the name of the first layer that has it."""
     if not isinstance(model, nn.Module):
-        raise TypeError(f"expected a torch.nn.Module, got {model!r}")
+        raise TypeError(f"expected a torch.nn.Module, got {short(model)}")
     out: dict[str, Likelihood] = {}
     for name, module in model.named_modules():  # yields each object once
         if isinstance(module, Likelihood):

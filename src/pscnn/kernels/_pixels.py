@@ -19,6 +19,8 @@ def maps_pixels(group: Group) -> bool:
         >>> maps_pixels(D(4)), maps_pixels(C(4).about((0, 0, 1))), maps_pixels(C(8)), maps_pixels(O2())
         (True, True, False, False)
     """
+    if not isinstance(group, Group):
+        raise TypeError(f"group must be a group such as D(4), got {group!r}")
     if group.order is None:
         return False
     elements = group.quadrature(0)[0]

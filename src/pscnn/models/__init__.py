@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn as tnn
 
 from pscnn.groups import Group, parse
-from pscnn.models._by_method import by_method
+from pscnn.models._by_method import by_method, check_counts
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS as STEERABLE_FLOW
 from pscnn.models._flows import PAPER_FLOW_METHODS, PAST, flows, roll_out
@@ -100,6 +100,7 @@ NETWORKS: dict[str, tuple[Callable[..., tnn.Sequential], tuple[str, ...], str, s
     "own": (own, METHODS, "p-scnn", " for own data"),
 }
 """What builds the network, its methods, the one with densities, and how messages go on."""
+COUNTS = ("classes", "channels", "outputs", "hidden", "layers", "kernel")
 FORMER_NAMES = {"ddmnist": "images", "medmnist3d": "volumes"}
 
 
@@ -166,12 +167,11 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
     nonlinearities = VECTOR_NONLINEARITIES if network == "vectors" else NONLINEARITIES
     if options.get("nonlinearity", "gated") not in nonlinearities:
         raise ValueError(f"unknown nonlinearity {options['nonlinearity']!r}: use one of {', '.join(nonlinearities)}")
-    if not 0 < options.get("width", 1) < math.inf:
-        raise ValueError(f"width must be positive and finite, got {options['width']}")
-    for name in ("classes", "channels", "outputs"):
-        if not isinstance(options.get(name, 1), int) or options.get(name, 1) < 1:
-            raise ValueError(f"{name} must be a whole number of 1 or more, got {options[name]!r}")
-    group = parse(group) if isinstance(group, str) else group
+    width = options.get("width", 1)
+    if not isinstance(width, int | float) or not 0 < width < math.inf:
+        raise ValueError(f"width must be positive and finite, got {width!r}")
+    check_counts(**{name: options[name] for name in COUNTS if name in options})
+    group = group if isinstance(group, Group) else parse(group)
     if method not in methods:
         raise ValueError(f"unknown method {method!r}{where}: use one of {', '.join(methods)}")
     if wrapper is None:

@@ -1,13 +1,21 @@
 """Plain networks, built with a method."""
 
+import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from torch import nn as tnn
 
 from pscnn import nn
+from pscnn._memory import afford
 from pscnn.groups import O2, SO3, Group, parse
+from pscnn.likelihood import Likelihood
+from pscnn.measures import Mixture
 from pscnn.models._methods import METHODS
+
+MOST = 10**6
+"""Channels or classes of a network, at most."""
 
 
 def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any) -> tnn.Module:
@@ -31,11 +39,12 @@ def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any
         >>> by_method(plain, "rpp", "C4")(torch.randn(1, 1, 7, 7)).shape
         torch.Size([1, 2, 3, 3])
     """
+    check_options(by_method, method, options)
     if method == "cnn":
         return plain
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: use one of cnn, {', '.join(METHODS)}")
-    group = parse(group) if isinstance(group, str) else group
+    group = group if isinstance(group, Group) else parse(group)
     return nn.convert(plain, group, method=METHODS[method], **options)
 
 
@@ -55,7 +64,40 @@ def default_group(network: str, group: Group | str | None, dimension: int) -> Gr
         raise ValueError(f"{network}: dimension must be 2 for images or 3 for volumes, got {dimension!r}")
     if group is None:
         return O2() if dimension == 2 else SO3()
-    group = parse(group) if isinstance(group, str) else group
+    group = group if isinstance(group, Group) else parse(group)
     if group.dimension != dimension:
         raise ValueError(f"{network}: {group.name} acts on {group.dimension} axes, give dimension={group.dimension}")
     return group
+
+
+def check_options(network: Callable[..., tnn.Module], method: str, options: dict[str, Any]) -> None:
+    """Name the first option that is none of a network's, of ``nn.convert`` or of the method's measure."""
+    one = METHODS.get(method)
+    own = (one.density, Mixture) if one and one.has_measures and not one.has_densities else (Likelihood,)
+    parameters = [p for make in (network, nn.convert, *own) for p in inspect.signature(make).parameters.values()]
+    known = dict.fromkeys(p.name for p in parameters if p.default is not p.empty)
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{network.__name__} has no option {name!r}; it has {', '.join(known)}")
+
+
+def check_counts(most: float = MOST, /, **counts: object) -> None:
+    """Name the first that is no whole number of 1 or more, or more than anybody means."""
+    for name, given in counts.items():
+        if not isinstance(given, int) or given < 1:
+            raise ValueError(f"{name} must be a whole number of 1 or more, got {given!r}")
+        if given > most:
+            raise ValueError(f"{name} must be {most} or less, got {given}")
+
+
+def check_width(width: float, widest: float, kernel: int, dimension: int, name: str = "width") -> None:
+    """Refuse a network whose widest layers take too much memory, before any is built.
+
+    Args:
+        width: As it was given.
+        widest: Fields or channels of these layers.
+        kernel: Their side length.
+        dimension: Axes of their maps.
+        name: Of the option.
+    """
+    afford(kernel**dimension * widest * widest, f"a network of {name} {width:g}", f"use a smaller {name}")

@@ -5,6 +5,7 @@ from typing import Any
 from torch import nn as tnn
 
 from pscnn.groups import Group
+from pscnn.models._by_method import check_width
 from pscnn.models._kit import PlainKit, SteerableKit, head
 
 DIGIT_PADDINGS = {28: (1, 2), 56: (2, 0)}
@@ -33,6 +34,7 @@ def double_digits(
         raise ValueError(f"ddmnist needs a group of the plane, got {group.name}")
     if size not in DIGIT_SIZES:
         raise ValueError(f"double-digit networks exist for images of side lengths {DIGIT_SIZES}, got {size}")
+    check_width(width, 36 * width, 3, 2)
     kit: SteerableKit | PlainKit = PlainKit(2, channels)
     if method != "cnn":
         kit = SteerableKit(method, group, bandlimit, nonlinearity, channels, density or {})

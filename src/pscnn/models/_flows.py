@@ -18,6 +18,7 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.groups import C, Group, direct_sum
+from pscnn.models._by_method import check_width
 from pscnn.models._methods import METHODS, ResidualPathway
 from pscnn.nn import FieldType
 
@@ -46,6 +47,9 @@ def flows(
     density: dict[str, Any] | None = None,
 ) -> tnn.Sequential:
     """A network from (B, 20, H, W) to (B, 2, H, W)."""
+    if not isinstance(size, Sequence) or len(size) != 2 or not all(isinstance(n, int) and n > 0 for n in size):
+        raise ValueError(f"size must be height and width, whole numbers of 1 or more, got {size!r}")
+    check_width(hidden, hidden, 1, 2, "hidden")
 
     def plain(source: int, target: int) -> tnn.Conv2d:
         return tnn.Conv2d(source, target, kernel, padding=kernel // 2)

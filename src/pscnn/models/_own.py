@@ -1,5 +1,6 @@
 """A network for images and volumes of any size that lets through little between right angles."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,8 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch import nn as tnn
 
+from pscnn._memory import afford
 from pscnn.groups import Group, Representation, direct_sum
 from pscnn.kernels import Gaussian
+from pscnn.models._by_method import check_width
 from pscnn.models._kit import PlainKit, SteerableKit, highest_frequency
 from pscnn.models._resnet import resnet
 from pscnn.models._unet import unet
@@ -48,6 +51,7 @@ def own(
     border, and the last one is read as a whole.
     """
     sides = _checked(shape, group, output)
+    check_width(width, _PLAIN * _FIELDS[2] * width, 5, len(sides))
     if residual:
         return _residual(method, group, sides, channels, outputs, output, bandlimit, width, density or {})
     if output == "dense":
@@ -96,13 +100,14 @@ def own(
 
 
 def _checked(shape: Sequence[int], group: Group, output: str) -> tuple[int, ...]:
-    sides = tuple(shape)
+    sides = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     if output not in OUTPUTS:
         raise ValueError(f"unknown output {output!r}: use one of {', '.join(OUTPUTS)}")
     if len(sides) != group.dimension:
         raise ValueError(f"{group.name} acts on {group.dimension} axes, got images of shape {sides}")
     if not all(isinstance(n, int) and n >= SMALLEST for n in sides):
         raise ValueError(f"images must have sides of {SMALLEST} pixels or more, got {sides}")
+    afford(math.prod(sides), f"an image of shape {sides}", "use smaller ones")
     return sides
 
 

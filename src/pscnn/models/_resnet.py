@@ -1,5 +1,6 @@
 """ResNets for images and volumes of any size, with any method."""
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -7,7 +8,7 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.groups import Group
-from pscnn.models._by_method import by_method, default_group, torch_layers
+from pscnn.models._by_method import by_method, check_counts, check_options, check_width, default_group, torch_layers
 
 DEPTHS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 """Blocks of each of the four stages."""
@@ -55,9 +56,13 @@ def resnet(
         >>> model(x).shape, bool((model(x) - model(x.rot90(1, (2, 3)))).abs().max() < 1e-4)
         (torch.Size([2, 3]), True)
     """
-    if depth not in DEPTHS:
+    if depth not in tuple(DEPTHS):
         raise ValueError(f"resnet: depth must be one of {', '.join(map(str, DEPTHS))}, got {depth!r}")
     group = default_group("resnet", group, dimension)
+    check_options(resnet, method, options)
+    check_counts(channels=channels, outputs=outputs)
+    check_counts(math.inf, width=width)
+    check_width(width, 8 * width, 3, dimension)
     return by_method(ResNet(depth, dimension, channels, outputs, width, small), method, group, fields=fields, **options)
 
 

@@ -1,5 +1,6 @@
 """U-Nets for dense prediction on images and volumes of any size, with any method."""
 
+import math
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn.groups import Group
-from pscnn.models._by_method import by_method, default_group, torch_layers
+from pscnn.models._by_method import by_method, check_counts, check_options, check_width, default_group, torch_layers
 
 
 def unet(
@@ -54,9 +55,12 @@ def unet(
         >>> y.shape, bool((model(x.rot90(1, (2, 3))) - y.rot90(1, (2, 3))).abs().max() < 1e-4)
         (torch.Size([2, 2, 17, 17]), True)
     """
-    if levels < 1:
-        raise ValueError(f"unet: levels must be 1 or more, got {levels!r}")
     group = default_group("unet", group, dimension)
+    check_options(unet, method, options)
+    check_counts(channels=channels, outputs=outputs)
+    check_counts(16, levels=levels)
+    check_counts(math.inf, width=width)
+    check_width(width, width * 2 ** (levels - 1), 3, dimension)
     return by_method(UNet(dimension, channels, outputs, width, levels), method, group, fields=fields, **options)
 
 

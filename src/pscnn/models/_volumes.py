@@ -1,11 +1,13 @@
 """The paper's residual network for volumes."""
 
+import math
 from typing import Any, cast
 
 from torch import Tensor
 from torch import nn as tnn
 
 from pscnn.groups import Group
+from pscnn.models._by_method import check_counts, check_width
 from pscnn.models._kit import PlainKit, SteerableKit, head
 from pscnn.models._methods import METHODS, ParallelPathway
 
@@ -47,8 +49,8 @@ def volumes(
         raise ValueError(f"medmnist3d needs a group of space such as SO(3), got {group.name}")
     if size not in VOLUME_SIZES:
         raise ValueError(f"networks for volumes exist for side lengths {VOLUME_SIZES}, got {size}")
-    if width < 1:
-        raise ValueError(f"width must be 1 or more, got {width}")
+    check_counts(math.inf, width=width)
+    check_width(width, 6 * width, 3, 3)
     if method == "resnet18":
         return _resnet18(classes, channels)
     parallel = method != "cnn" and METHODS[method].parallel_blocks

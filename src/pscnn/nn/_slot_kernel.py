@@ -58,6 +58,8 @@ class SlotKernel(Layer):
     ) -> None:
         super().__init__(in_type, out_type)
         name = type(self).__name__
+        if out_type is None:
+            raise TypeError(f"{name}: out_type must be a pscnn.FieldType, got None")
         self.groups, self.part_type = groups, _part(name, in_type, groups)
         _part(name, out_type, groups)
         if likelihood is not None and not isinstance(likelihood, Measure):
@@ -89,10 +91,10 @@ class SlotKernel(Layer):
     # -- construction ---------------------------------------------------------------------------------------------
 
     def _build(self, like: Tensor) -> None:
+        ingredients = self._ingredients()  # says it if this is no size of a kernel
         points = (self.kernel_size or 1) ** self.in_type.group.dimension
         what = f"the kernel from {self.in_type.size} to {self.out_type.size} channels"
         afford(self.in_type.size * self.out_type.size * points, what, "use fewer fields or a smaller kernel_size")
-        ingredients = self._ingredients()
         out, inn, steerable, moments = ingredients
         out_copies, in_copies = self.out_type.layout.copies, self.part_type.layout.copies
         self.add_constant("harmonics", steerable.sample(), like)

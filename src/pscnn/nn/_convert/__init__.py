@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from torch import fx, nn
 
+from pscnn._memory import TooLargeError
 from pscnn.groups import Group, Representation, direct_sum
 from pscnn.likelihood import Likelihood
 from pscnn.measures import Measure
@@ -60,6 +62,9 @@ KINDS = (
     Kind("size", _functions.size, operations=("size", "dim", "getattr")),
 )
 # fmt: on
+
+HIGHEST = {2: 64, 3: 6}
+"""Frequencies of fields, where the group acts in a plane or about an axis, and in space: more take minutes to build."""
 
 _BY_MODULE = {module: kind for kind in KINDS for module in kind.modules}
 _BY_OPERATION = {name: kind for kind in KINDS for name in kind.operations}
@@ -117,7 +122,7 @@ def convert(
             which takes fewer channels and is faster on a GPU; "regular" for copies of the regular representation of a
             finite group, on which the model's own nonlinearities act. As many copies as come closest to the model's
             channels, of functions as many as fit into them, at least one.
-        frequency: The highest frequency of "irreps" and "functions" fields.
+        frequency: The highest frequency of "irreps" and "functions" fields: at most 64, in space 6.
         max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
@@ -158,8 +163,8 @@ def convert(
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
         raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
-    if isinstance(method, str):
-        raise TypeError(f"convert: method must be an object; use pscnn.models.by_method(model, {method!r}, group)")
+    if method is not None and not isinstance(method, Method):
+        raise TypeError(f"convert: method must be an object, got {method!r}; use pscnn.models.by_method for names")
     if max_pool not in ("average", "norm"):
         raise ValueError(f"convert: max_pool must be 'average' or 'norm', got {max_pool!r}")
     if fields == "regular" and group.order is None:
@@ -174,8 +179,19 @@ def convert(
             )
         return keep_weights(model, group, bandlimit, density)
     for name, given in (("in_type", in_type), ("out_type", out_type)):
+        if given is not None and not isinstance(given, FieldType):
+            raise TypeError(f"convert: {name} must be a pscnn.FieldType, got {given!r}")
         if given is not None and given.group != group:
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
+    if not isinstance(frequency, int) or frequency < 0:
+        raise ValueError(f"convert: frequency must be a whole number of 0 or more, got {frequency!r}")
+    own = math.inf if group.max_frequency is None else group.max_frequency
+    highest, most = own if fields == "regular" else min(frequency, own), HIGHEST[3 if group.planar is None else 2]
+    if highest > most:
+        raise TooLargeError(
+            f"convert: fields over {group.name} may have frequencies up to {most}, got {highest}: use a lower frequency"
+            + (" and fields='functions'" if fields == "regular" else "")
+        )
     field: Representation = direct_sum(list(group.irreps(frequency)))
     if fields != "irreps":
         field = group.regular if fields == "regular" else function_field(group, frequency)

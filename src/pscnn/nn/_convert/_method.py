@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from torch import Tensor, fx, nn
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pscnn.nn._convert._writer import Writer
 
 
+@runtime_checkable
 class Method(Protocol):
     """What ``convert`` asks of a method: those of ``pscnn.models`` offer it."""
 
