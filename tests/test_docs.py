@@ -88,6 +88,7 @@ def test_readme_links_exist() -> None:
 @pytest.mark.parametrize(
     ("page", "tables"),
     [
+        ("../README.md", 1),
         ("double-digits.md", 3),
         ("reproduce.md", 3),
         ("flows.md", 2),

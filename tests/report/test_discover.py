@@ -86,6 +86,10 @@ def test_the_network_with_the_best_mean_is_recommended_and_called_a_guess_if_it_
     assert "against the plain CNN +38.0" in use
     sure = replace(some, networks=[row("kept", 98), row("cnn", 30)])
     assert any(text.startswith("Use the network that is best for sure") for text in report.discovery_words(sure))
+    hasty = replace(sure, networks=[row("kept", 98), replace(row("cnn", 30), epochs=1)])
+    words = report.discovery_words(hasty)
+    assert any(text.startswith("Use, as the better guess") for text in words)
+    assert any("some networks had few epochs (the plain CNN 1). Give more --minutes" in text for text in words)
     plain = replace(some, networks=[row("kept", 80), row("cnn", 90)])
     assert plain.recommended is not None
     assert plain.recommended.kind == "cnn"

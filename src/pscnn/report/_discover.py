@@ -136,9 +136,14 @@ def _use(found: Discovery) -> list[str]:
     said = f" ({unit}: {'; '.join(parts)})" if parts else ""
     if found.sure:
         return [f"Use the network that is best for sure: {label}{said}."]
-    return [
-        f"Use, as the better guess, the network with the best mean: {label}{said}. Not all differences are certain."
-    ]
+    out = [f"Use, as the better guess, the network with the best mean: {label}{said}. Not all differences are certain."]
+    if found.hasty:
+        names = listed([f"the {network_label(one, found)} {one.epochs}" for one in found.hasty])
+        out.append(
+            f"The table says little: in the time that was left some networks had few epochs ({names}). Give more "
+            "--minutes, a smaller --size or a GPU."
+        )
+    return out
 
 
 def _name(kind: str, found: Discovery) -> str:

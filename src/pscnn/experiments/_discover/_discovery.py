@@ -20,6 +20,8 @@ from pscnn.experiments._presence import Presence
 from pscnn.training import RunError
 
 FILE = "discovery.json"
+FEWEST_EPOCHS = 5
+"""Of a network of the table that can be judged."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,14 @@ class Discovery:
         return [Difference(best.kind, other.kind, mean, mean - width, mean + width) for other, mean, width in rows]
 
     @property
+    def hasty(self) -> list[Network]:
+        """Networks of the table that had so few epochs that their scores say little about them."""
+        return [one for one in self.networks if one.epochs < FEWEST_EPOCHS]
+
+    @property
     def sure(self) -> bool:
         """Whether the recommended network is better than all others for sure; else it is the better guess."""
-        return bool(self.differences) and all(gap.low > 0 for gap in self.differences)
+        return bool(self.differences) and all(gap.low > 0 for gap in self.differences) and not self.hasty
 
     def save(self, folder: Path | None = None) -> Path:
         """Write it into its folder, or another one, from which ``read`` reads it; the folder can be moved."""
