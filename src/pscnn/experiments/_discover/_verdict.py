@@ -180,11 +180,13 @@ def _between(gaps: Array, parts: AnyArray, variance: Array) -> tuple[Array, int]
     if len(labels) < 2:
         return np.zeros(len(gaps)), len(labels)
     means = np.stack([gaps[:, parts == label].mean(1) for label in labels])
-    ratios = means.var(0, ddof=1) / len(labels) / np.maximum(variance, 1e-12)
     known = variance > 1e-12
-    usual = max(1.0, float(ratios[known].mean())) if known.any() else 1.0
-    unusual = chdtri(len(labels) - 1, 0.001) / (len(labels) - 1)
-    return np.where(known & (ratios > unusual), np.maximum(ratios, usual), usual) - 1, len(labels)
+    ratios = means.var(0, ddof=1) / len(labels) / np.maximum(variance, 1e-12)
+    freedom = len(labels) - 1
+    # What most comparisons say; a few may differ for reasons of their own, such as ends that learnt little.
+    usual = float(np.median(ratios[known])) * freedom / chdtri(freedom, 0.5) if known.any() else 1.0
+    unusual = known & (ratios > chdtri(freedom, 0.001) / freedom)
+    return np.maximum(1.0, np.where(unusual, np.maximum(ratios, usual), usual)) - 1, len(labels)
 
 
 def consistent(subgroups: Sequence[Subgroup], own: Sequence[str]) -> tuple[list[str], list[int | None]]:
