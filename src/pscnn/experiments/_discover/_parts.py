@@ -135,6 +135,9 @@ def train_part(
         kind = {"vectors": about.kind == "vectors", "dense": about.kind == "masks"}
         probe = Probe(parse(group), subgroups, about.channels, about.shape, len(about.names), **kind)
         probe.to(device)
+        if probe.trunk.is_smaller(x):  # before they are turned: that takes as long as they are large
+            x = probe.trunk.averaged(x)
+            y = probe.on_grid(y).unflatten(1, probe.trunk.sides) if about.kind == "masks" else y
         stack.enter_context(suitable_threads(probe))
         losses, done = _train(probe, x, y, train, target, _Units.of(about), rng, steps, seconds, batch_size, began)
         took = (time.monotonic() - began) / max(1, done)

@@ -98,18 +98,13 @@ class Trunk(tnn.Module):
             places: Numbers of pixels, (P,).
         """
         if x.shape[2:] != self.sides:
-            large = any(a > b for a, b in zip(x.shape[2:], self.sides, strict=True))
-            how = {2: "bilinear", 3: "trilinear"}[x.ndim - 2]
-            x = F.interpolate(
-                x, self.sides, mode="area" if large else how, **({} if large else {"align_corners": True})
-            )
+            x = self.averaged(x) if self.is_smaller(x) else self._enlarged(x)
         x, pixels = x * self.disk, x.new_zeros(())
         maps = iter(self.local)
         for layer in self.body:
             x = layer(x)
             if places is not None and isinstance(layer, nn.GatedBatchNorm):
-                how = {2: "bilinear", 3: "trilinear"}[x.ndim - 2]
-                pixels = pixels + F.interpolate(next(maps)(x), self.sides, mode=how, align_corners=True)
+                pixels = pixels + self._enlarged(next(maps)(x))
         missing = [self.side - side for side in x.shape[2:]]
         pads = [part for m in reversed(missing) for part in (m // 2, m - m // 2)]
         axes = tuple(range(2, x.ndim))
@@ -119,6 +114,18 @@ class Trunk(tnn.Module):
             return whole
         chosen = self.norms[2](pixels).flatten(2)[:, :, places].mT[:, :, None]
         return torch.cat([chosen, whole[:, None].expand(-1, len(places), -1, -1)], 2)
+
+    def is_smaller(self, x: Tensor) -> bool:
+        """Whether its grid is coarser than that of the examples."""
+        return any(a > b for a, b in zip(x.shape[2:], self.sides, strict=True))
+
+    def averaged(self, x: Tensor) -> Tensor:
+        """Examples on its coarser grid."""
+        return torch.cat([F.interpolate(some, self.sides, mode="area") for some in x.split(64)])
+
+    def _enlarged(self, x: Tensor) -> Tensor:
+        how = {2: "bilinear", 3: "trilinear"}[x.ndim - 2]
+        return F.interpolate(x, self.sides, mode=how, align_corners=True)
 
 
 def _irreps(group: Group, frequency: int) -> DirectSum:
