@@ -48,6 +48,7 @@ OTHERS = ["ablation", "ablation-methods", "jetflow", "data-ablation", "vectors",
 OTHERS += [
     "asymmetry",
     "fair",
+    "quickstart",
     "nonlinearities",
     "recipe-search",
     "data-efficiency",

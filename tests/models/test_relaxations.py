@@ -438,7 +438,7 @@ def test_conversion_names_the_methods() -> None:
     one = torch.nn.Conv2d(1, 1, 3)
     with pytest.raises(ValueError, match="unknown method 'pscnn': use one of cnn, scnn, restricted, rpp, p-scnn, proj"):
         by_method(one, "pscnn", O2())
-    with pytest.raises(TypeError, match=r"use pscnn.models.by_method\(model, 'projection', group\)"):
+    with pytest.raises(TypeError, match=r"got 'projection'; use pscnn\.models\.by_method for names"):
         nn.convert(one, O2(), method="projection")  # type: ignore[arg-type]
     held = by_method(one, "projection", O2(), strength=7.0)
     (measure, *_) = [module for module in held.modules() if isinstance(module, PenalisedKernels)]
