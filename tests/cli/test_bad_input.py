@@ -110,7 +110,7 @@ def laughing(depth: int) -> str:
         ("task: ddmnist\nepochs: 010", "epochs is 010: write a decimal number"),
         ("task: ddmnist\nepochs: 1:30", "epochs is 1:30: write a decimal number"),
         ("task: ddmnist\ntask: smoke", "task is given twice"),
-        (f"task: ddmnist\nname: {'x' * 2**21}", "too large for settings"),
+        (f"task: ddmnist\nname: {'x' * 2**21}", "c.yaml is too large for settings"),
         ("task: ddmnist\nlr: [1]", "lr must be of type float, got [1]"),
         ("task: ddmnist\nlr: one", "lr must be of type float, got 'one'"),
         ("task: ddmnist\nepochs: 1.5", "epochs must be of type int, got 1.5"),

@@ -383,6 +383,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         if plain_file(path).stat().st_size > LARGEST_FILE:
             raise ConfigError(f"{path} is too large for settings: more than {LARGEST_FILE} bytes")
         values = _from_yaml(path.read_text(encoding="utf-8"))
+    except ConfigError:
+        raise
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError) as error:  # PyYAML raises them as well
