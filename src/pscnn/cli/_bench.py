@@ -22,7 +22,8 @@ def bench(
     precision: Annotated[list[str] | None, typer.Option(help="fp32, tf32 or bf16; fp32 by default.")] = None,
     nonlinearity: Annotated[str, typer.Option(help="gated or fourier.")] = "gated",
     method: Annotated[
-        list[str] | None, typer.Option(help="Methods beside the plain twin; scnn and p-scnn by default.")
+        list[str] | None,
+        typer.Option(help="Methods beside the plain twin; scnn and p-scnn by default. cnn is as large as p-scnn."),
     ] = None,
     record: Annotated[bool, typer.Option(help="On a GPU, record training steps as pscnn train does.")] = True,
     compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Measure compiled networks, too.")] = False,
@@ -70,7 +71,7 @@ def bench(
                 own = (width or (1.0 if plane else 6.0), size or (56 if plane else 28), nonlinearity)
                 recorded = record and device == "cuda" and not fast
                 cases.append(experiments.BenchCase(name, kind, fast, batch or usual, *own, recorded))
-    heads = ("network", "training step", "ratio", "inference", "ratio", "peak memory", "construction")
+    heads = ("network", "training step", "ratio", "inference", "ratio", "peak memory", "weights", "construction")
     results = []
     for case in cases:
         with console.status(f"{case.group}, {case.nonlinearity}, {case.precision}, {case.mode}"):
@@ -87,7 +88,7 @@ def bench(
                 low, middle, high = min(found[kind]), statistics.median(found[kind]), max(found[kind])
                 cells += [f"{middle:.2f} ms [{low:.2f}-{high:.2f}]", f"{experiments.ratio(result, name, kind):.3f}"]
             memory = f"{found['peak_mib']} MiB" if "peak_mib" in found else "–"
-            table.add_row(name, *cells, memory, f"{found['construction_s']:.2f} s")
+            table.add_row(name, *cells, memory, f"{found['weights']:,}", f"{found['construction_s']:.2f} s")
         console.print(table)
     machine = experiments.machine(device)
     say(f"median [range] of {rounds} timings on {machine['device']}")

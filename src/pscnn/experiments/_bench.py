@@ -17,7 +17,11 @@ from torch import Tensor, nn
 from pscnn import models
 from pscnn.densities import likelihoods
 from pscnn.experiments import _escnn
+from pscnn.experiments._relaxations import PLAIN
+from pscnn.experiments._sheets import equal_width
 from pscnn.groups import parse
+from pscnn.tasks.double_digits import DoubleDigitSettings
+from pscnn.tasks.volumes import VolumeSettings
 from pscnn.training import GraphedStep, Objective, precision, prepare
 
 TWINS = ("twin", "fast twin")
@@ -66,9 +70,13 @@ class BenchCase:
 def _network(case: BenchCase, name: str) -> nn.Module:
     if name == "escnn":
         return _escnn.EscnnDoubleDigits(parse(case.group), case.size, case.width, 100)
-    width = case.width if case.task == "ddmnist" else int(case.width)
+    options: dict[str, Any] = {"size": case.size, "width": case.width, "nonlinearity": case.nonlinearity}
+    kind = DoubleDigitSettings if case.task == "ddmnist" else VolumeSettings
+    if name in PLAIN:
+        options["width"] = equal_width(kind(group=case.group, **options))
+    if case.task != "ddmnist":
+        options["width"] = int(options["width"])
     method = "p-scnn" if "twin" in name else name
-    options: dict[str, Any] = {"size": case.size, "width": width, "nonlinearity": case.nonlinearity}
     model: nn.Module = models.build(case.task, method, case.group, **options)
     model = models.twin(model) if "twin" in name else model
     for module in [*model.modules()] if name == "fast twin" else []:
@@ -148,8 +156,9 @@ def run_bench(
 
     Returns:
         The case, and per network: all timings of a training step and of inference in milliseconds, seconds of
-        construction, and on a GPU the peak memory of a training step in MiB. If escnn is installed, its equivariant
-        network for double digits is among them, or the error that kept it out.
+        construction, weights, and on a GPU the peak memory of a training step in MiB. Plain networks have as many
+        weights as the P-SCNN. If escnn is installed, its equivariant network for double digits is among them, or the
+        error that kept it out.
     """
     place = torch.device(device)
     names = [*(TWINS if place.type == "cuda" else TWINS[:1]), *methods]
@@ -169,7 +178,9 @@ def run_bench(
                 found[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
                 continue
             subjects[name] = subject
-            found[name] = {"train_ms": [], "infer_ms": [], "construction_s": round(subject.construction, 3)}
+            weights = sum(p.numel() for p in subject.model.parameters())
+            took = round(subject.construction, 3)
+            found[name] = {"train_ms": [], "infer_ms": [], "construction_s": took, "weights": weights}
             if place.type == "cuda":  # the second step, since a CUDA graph allocates nothing from the third on
                 torch.cuda.reset_peak_memory_stats()
                 subject.train_step()
