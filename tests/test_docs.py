@@ -94,7 +94,7 @@ def test_readme_links_exist() -> None:
         ("flows.md", 2),
         ("reading-densities.md", 1),
         ("vectors.md", 1),
-        ("relaxations.md", 3),
+        ("relaxations.md", 4),
     ],
 )
 def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, tables: int, tmp_path: Path) -> None:
@@ -180,6 +180,20 @@ def test_the_tables_of_volumes_are_those_of_their_runs() -> None:
         assert f"| `{method}` | {place} | {results[0]['parameters']:,} | {means} |" in page
 
 
+def test_the_table_of_natural_images_is_that_of_its_runs() -> None:
+    page = (MANUAL / "discover.md").read_text()
+    runs: dict[tuple[str, str, float], list[dict[str, float]]] = {}
+    for run in json.loads((README.parent / "results" / "natural-images.json").read_text())["runs"]:
+        runs.setdefault(tuple(run["config"][key] for key in ("method", "group", "width")), []).append(run["result"])
+    assert len(runs) == 7
+    for results in runs.values():
+        assert len(results) == 3
+        scores = [result["test_accuracy"] for result in results]
+        words = f"{statistics.mean(scores):.3f} ± {statistics.stdev(scores):.3f}"
+        error = statistics.mean(result["equivariance_error"] for result in results)
+        assert re.search(rf"\| {results[0]['parameters']:,} \| \**{words}\** \| {error:.2f} \|", page), words
+
+
 def test_the_times_of_the_page_on_speed_are_those_of_the_benchmarks() -> None:
     page, folder = (MANUAL / "speed.md").read_text(), README.parent / "benchmarks" / "results"
     labels = {"twin": "plain twin", "fast twin": "fast twin", "scnn": "SCNN", "p-scnn": "P-SCNN"}
@@ -192,6 +206,11 @@ def test_the_times_of_the_page_on_speed_are_those_of_the_benchmarks() -> None:
     for name in real["recorded"]:
         for mode, digits in {"recorded": 2, "eager": 1, "compiled": 1}.items():
             assert f"{real[mode][name]['step ms']:.{digits}f} ms" in page
+    (relaxations,) = json.loads((folder / "relaxations-h200.json").read_text())["results"]
+    for name, one in relaxations["networks"].items():
+        words = rf"{statistics.median(one['train_ms']):.2f} ms \| \S+ × \| {one['peak_mib']:,} MiB"
+        label = {"twin": "plain twin", "fast twin": "`twin`"}.get(name, f"`{name}`")
+        assert re.search(rf"\| {label} \| {words} \|", (MANUAL / "relaxations.md").read_text()), words
     runs = json.loads((folder / "runs-h200.json").read_text())
     for cache in ("empty", "full"):
         assert f"**{runs['one run'][f'{cache} cache']['seconds']} s**" in page

@@ -15,7 +15,7 @@ class ConstraintRelaxation(Method):
     """K = K₀ + θ·K₊, where θ rises from 0 to 1 and falls to 0 again; what is tested has θ = 0."""
 
     has_measures = True
-    strength = 10.0
+    strength = 100.0
 
     def density(self, group: Group, bandlimit: int, strength: float = strength, **options: Any) -> "Relaxed":
         """A share that follows the steps of training."""
