@@ -269,6 +269,7 @@ def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert plain["source"][:10] in plain["code"]
     monkeypatch.setenv("PSCNN_REVISION", "abc123")
     assert described("copied")["git"] == "abc123"
+    monkeypatch.delenv("PSCNN_REVISION")
     git = ["git", "-C", str(place), "-c", "user.name=x", "-c", "user.email=x"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
         subprocess.run([*git, *words], check=True)
@@ -280,6 +281,8 @@ def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert changed["git"] == f"{clean['git']}+"
     assert changed["source"] != clean["source"]
     assert changed["code"].endswith(f"({clean['git'][:10]}+)")
+    monkeypatch.setenv("PSCNN_REVISION", "abc123")  # as in a copy of the files in which an older repository lies
+    assert described("told")["git"] == "abc123"
     run_module._source.cache_clear()
 
 

@@ -220,10 +220,12 @@ HERE = Path(__file__).parents[1]
 
 
 def _revision() -> str | None:
-    """Of the repository that the package lies in, with a + if its files have been changed since.
+    """What PSCNN_REVISION says, for copies of the files on another machine.
 
-    Where there is none, as in a copy of the files on another machine, what PSCNN_REVISION says.
+    Else that of the repository that the package lies in, with a + if its files have been changed since.
     """
+    if said := os.environ.get("PSCNN_REVISION"):
+        return said
     try:
         head, changes = (
             subprocess.run(["git", "-C", HERE, *words], capture_output=True, text=True, check=False).stdout.strip()
@@ -231,7 +233,7 @@ def _revision() -> str | None:
         )
     except OSError:
         head, changes = "", ""
-    return head + "+" * bool(changes) if head else os.environ.get("PSCNN_REVISION")
+    return head + "+" * bool(changes) if head else None
 
 
 @cache
