@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pscnn
-from pscnn import FieldType, Likelihood, models, nn
+from pscnn import FieldType, Likelihood, models, nn, testing
 from pscnn._memory import TooLargeError
 from pscnn.groups import O2, SO3, C, D, rotation
 
@@ -83,6 +83,72 @@ def conv() -> nn.Conv2d:
         ),
         (lambda: nn.DiskMask(GREY, 9)(torch.zeros(1, 1, 11, 11)), ValueError, "expected images of side 9, got 11 × 11"),
         (lambda: nn.Conv2d(GREY, VECTORS, 3, stride=0), ValueError, "stride must be 1 or more, got 0"),
+        (lambda: nn.Conv2d(GREY, VECTORS, 3, dilation="1"), ValueError, "dilation must be 1 or more, got '1'"),  # type: ignore[arg-type]
+        *(
+            (
+                lambda groups=groups: nn.Conv2d(GREY, GREY, 3, groups=groups),
+                ValueError,
+                "groups must be a whole number of 1",
+            )
+            for groups in (2.0, "2", None, H, 0, -1)
+        ),
+        *(
+            (
+                lambda network=network, given=given: models.build(network, group="SO(3)", density=given),
+                TypeError,
+                r"density must be a mapping of options such as \{'alignment': 'construction'\}, got ",
+            )
+            for network in ("own", "volumes", "vectors")
+            for given in (5, "x", [1], 0)
+        ),
+        *(
+            (
+                lambda method=method, name=name: models.build("own", method, density={name: 1}),
+                TypeError,
+                f"density has no option {name!r}; it has {known}",
+            )
+            for method, known in (
+                ("p-scnn", "lowest, keep, support, initial, alignment"),
+                ("projection", "strength"),
+                ("fixed", "keep"),
+                ("augment", "none"),
+                ("augerino", "strength"),
+            )
+            for name in ("nonsense", "bandlimit", 5)
+        ),
+        *(
+            (lambda options=options: testing.leak(**{"model": conv(), "shape": (9, 9), **options}), error, message)
+            for options, error, message in (
+                ({"model": None}, TypeError, "expected a torch.nn.Module, got None"),
+                ({"images": 5}, ValueError, "unknown kind 5: use 'smooth', 'plus' or a tensor of images"),
+                ({"images": np.zeros((2, 1, 9, 9))}, ValueError, "unknown kind array"),
+                (
+                    {"images": torch.zeros(9, 9)},
+                    ValueError,
+                    r"real numbers \(B, 1, H, W\), got torch.float32 of shape \(9, 9\)",
+                ),
+                ({"images": torch.zeros(2, 3, 9, 9)}, ValueError, r"images must be .* of shape \(2, 3, 9, 9\)"),
+                ({"images": torch.zeros(0, 1, 9, 9)}, ValueError, r"images must be .* of shape \(0, 1, 9, 9\)"),
+                *(
+                    (
+                        {"shape": shape},
+                        ValueError,
+                        "shape must be height and width, with a depth before them for volumes, got ",
+                    )
+                    for shape in (5, "99", None, (9.0, 9), (-1, 9), (9,))
+                ),
+                ({"shape": (9, 9, 9)}, ValueError, r"O\(2\) acts on 2 axes, got images of shape \(9, 9, 9\)"),
+                ({"group": "O(2)"}, TypeError, "group must be a group such as O2\\(\\), got 'O\\(2\\)'"),
+                ({"elements": "a"}, TypeError, "elements must be matrices, such as "),
+                ({"elements": 5}, ValueError, "elements must have shape"),
+                ({"elements": np.ones((1, 2, 2))}, ValueError, r"elements must be those of O\(2\)"),
+                ({"out_type": [H.trivial]}, TypeError, "out_type must be a pscnn.FieldType or None, got "),
+                ({"channels": 2.5}, ValueError, "channels must be a whole number of 1 or more, got 2.5"),
+                ({"count": "8"}, ValueError, "count must be a whole number of 1 or more, got '8'"),
+                ({"count": 10**9}, TooLargeError, "1000000000 pictures of shape .* would take .*: use a smaller count"),
+                ({"seed": None}, ValueError, "seed must be a whole number of 0 or more, got None"),
+            )
+        ),
         (lambda: nn.AvgPoolAntialiased(GREY, 0), ValueError, "stride must be 1 or more, got 0"),
         *(
             (lambda call=call: call(None), TypeError, "torch.nn.Module, got None")

@@ -31,9 +31,19 @@ def test_the_workflow_tries_all_versions_of_python_that_are_allowed() -> None:
     assert {"python": oldest[1], "versions": "oldest"} in matrix["include"]
 
 
+def test_only_what_was_tried_is_published_and_by_nothing_else() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    assert {*jobs["build"]["needs"]} == {*jobs} - {"build", "publish"}
+    assert jobs["publish"]["needs"] == "build"
+    assert [name for name, job in jobs.items() if "permissions" in job] == ["publish"]
+    assert not any("run" in step for step in jobs["publish"]["steps"])  # it runs no code of this or other packages
+
+
 def test_the_oldest_versions_are_those_of_the_project() -> None:
     done = subprocess.run([sys.executable, ROOT / ".ci" / "oldest.py"], capture_output=True, text=True, check=True)
-    assert {"torch==2.4", "numpy==1.26", "scipy==1.15", "pillow==10"} <= set(done.stdout.split())
+    found = set(done.stdout.splitlines())
+    assert {"torch==2.10", "numpy==1.26", "scipy==1.15", "pillow==13; python_version >= '3.11'"} <= found
+    assert {line.split("==")[0] for line in found} > {"filelock", "jinja2", "ray", "typer"}
 
 
 def test_all_that_is_needed_has_a_permissive_licence() -> None:

@@ -1,11 +1,13 @@
 """The ``pscnn`` command, with one clear sentence when its extra is not installed."""
 
 import io
+import signal
 import sys
 
 
 def main() -> None:
     """Run the command line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as on Ctrl-C, and leaves nothing half-written
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is written out

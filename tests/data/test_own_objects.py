@@ -138,3 +138,40 @@ def test_objects_that_are_no_data_say_why(source: Any, message: str, tmp_path: P
     with pytest.raises(DataError, match=message):
         own.prepare(source, tmp_path / "prepared.npz")
     assert not (tmp_path / "prepared.npz").exists()
+
+
+class Claims(Rows):
+    """A data set that says of itself how long it is, and counts what is read."""
+
+    read = 0
+
+    def __len__(self) -> int:
+        return int(self.rows[0])
+
+    def __getitem__(self, k: int) -> Any:
+        self.read += 1
+        return IMAGES[k % 12], k % 2
+
+
+@pytest.mark.parametrize(
+    ("claimed", "room", "read", "message"),
+    [
+        (
+            10**12,
+            2.0**33,
+            0,
+            "Claims has 1000000000000 examples, which take more than 8.0 GiB, half of this machine's m",
+        ),
+        (1000, 256e3 + 1480, 11, "has 1000 examples, .*: give a part of them"),  # 148 bytes each, when they are read
+        (10**30, 2.0**33, 0, "Claims: its length cannot be had .OverflowError: "),
+        (-1, 2.0**33, 0, "Claims: its length cannot be had .ValueError: "),
+    ],
+)
+def test_a_length_is_believed_as_far_as_memory_goes(
+    claimed: int, room: float, read: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pscnn.data._own_objects.half_of_memory", lambda: room)
+    data = Claims([claimed])
+    with pytest.raises(DataError, match=message):
+        own.prepare(data, tmp_path / "prepared.npz")
+    assert data.read == read

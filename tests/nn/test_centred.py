@@ -129,7 +129,7 @@ def test_additional_rows_lie_on_both_sides() -> None:
             lambda: nn.Conv2d(irrep_type(H, 3), GRAY, 3, groups=3),
             "groups=3 needs that many equal parts of whole fields",
         ),
-        (lambda: nn.Conv2d(irrep_type(H), GRAY, 3, groups=0), "groups=0 needs that many equal parts"),
+        (lambda: nn.Conv2d(irrep_type(H), GRAY, 3, groups=0), "groups must be a whole number of 1 or more, got 0"),
         (lambda: nn.Conv2d(GRAY, GRAY, 4, padding="same"), "padding='same' needs an odd kernel, got 4"),
         (
             lambda: nn.ConvTranspose2d(GRAY, GRAY, 2, 2, 0, 2),

@@ -138,6 +138,32 @@ def test_a_network_is_not_exported_to_a_full_disk(tmp_path: Path, monkeypatch: p
     assert not list(folder.glob("*.pt2"))
 
 
+SLOW = """
+import time
+from pscnn.training import _export
+_export._check = lambda *what: time.sleep(60)
+from pscnn.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_what_a_command_was_writing_when_it_was_ended_is_gone(how: signal.Signals, tmp_path: Path) -> None:
+    folder = training.start(small(epochs=1), tmp_path)
+    training.train(folder, accelerator="cpu", progress=False)
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    words = [sys.executable, "-c", SLOW, "export", str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not any(path.stat().st_size for path in folder.glob(".model.*.partial.pt2")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(how)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
 def test_a_second_ctrl_c_says_no_more_than_the_first(tmp_path: Path) -> None:
     folder = training.start(small(epochs=1000), tmp_path)
     words = [sys.executable, "-m", "pscnn", "train", "--resume", str(folder), "--accelerator", "cpu"]

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pscnn._memory import half_of_memory
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError
 from pscnn.data._own_files import CHANNELS, Example, as_mask, check_values, pixels_of, with_channels
@@ -18,6 +19,8 @@ TARGET_KEYS = (
     "label", "labels", "target", "targets", "class", "mask", "masks", "annotation", "segmentation", "segmentation_mask",
     "y",
 )  # fmt: skip
+_LEAST = 256
+"""Bytes that an example takes at least, with what Python needs for it and its target."""
 
 
 def read_object(source: Any, wanted: str | None, dimension: int | None, on_read: Progress) -> Found:
@@ -94,13 +97,23 @@ def _splits(source: Mapping[Any, Any], wanted: str | None, dimension: int | None
 
 
 def _rows(source: Any, wanted: str | None, dimension: int | None, on_read: Progress) -> Found:
-    count, what = len(source), name_of(source)
+    what, room = name_of(source), half_of_memory()
+    try:
+        count = len(source)
+    except Exception as error:  # whatever the data set's own code raises, or Python of a length that is none
+        raise DataError(f"{what}: its length cannot be had ({type(error).__name__}: {error})") from error
     if not count:
         raise DataError(f"{what} has no examples")
+    taken = count * _LEAST
     keys: tuple[str, str] | None = None
     examples: list[Example] = []
     targets: list[Any] = []
     for k in range(count):
+        if taken > room:
+            raise DataError(
+                f"{what} has {count} examples, which take more than {room / 2**30:.1f} GiB, half of this machine's "
+                "memory: give a part of them"
+            )
         try:
             row = source[k]
         except Exception as error:  # whatever the data set's own code raises
@@ -120,6 +133,7 @@ def _rows(source: Any, wanted: str | None, dimension: int | None, on_read: Progr
         check_values(values, f"{what}: the image of example {k + 1}")
         examples.append(Example(values))
         targets.append(_numpy(target))
+        taken += values.nbytes + targets[-1].nbytes
         on_read(k + 1, count)
     settled = _settle(targets, examples, wanted, what, _class_names(source, keys))
     return Found(examples, [None] * count, settled)

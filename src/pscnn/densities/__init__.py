@@ -1,7 +1,7 @@
 """The densities of a whole model: their losses and alignment, what they kept, and how equivariant the layers are."""
 
 from pscnn.densities._degree import degree, typed_layers
-from pscnn.densities._equivariance import LayerError, equivariance_error, grid_elements, layer_errors
+from pscnn.densities._equivariance import LayerError, checked_elements, equivariance_error, grid_elements, layer_errors
 from pscnn.densities._measure import LayerMeasure, Measurement, measure
 from pscnn.densities._regularization import Regularization, align, likelihoods, regularization
 from pscnn.densities._summary import KEPT, LayerSummary, layer_summaries, summary
@@ -14,6 +14,7 @@ __all__ = [
     "Measurement",
     "Regularization",
     "align",
+    "checked_elements",
     "degree",
     "equivariance_error",
     "grid_elements",

@@ -42,7 +42,7 @@ def equivariance_error(
     """
     in_type = in_type or _first_type(model)
     out_type = out_type or _last_type(model)
-    elements = _elements(elements, in_type.group)
+    elements = checked_elements(elements, in_type.group)
     y = model(x)
     norm = y.flatten(1).norm(dim=1).clamp_min(torch.finfo(y.dtype).tiny)
     errors = []
@@ -79,7 +79,7 @@ def grid_elements(group: Group, shape: Sequence[int], most: int = 8) -> Array:
     return np.stack([found[k] for k in np.unique(np.linspace(0, len(found) - 1, most).round().astype(int))])
 
 
-def _elements(elements: ArrayLike, group: Group) -> Array:
+def checked_elements(elements: ArrayLike, group: Group) -> Array:
     """As (N, n, n), if there are any and all are in the group: others have no meaning for its representations."""
     usual, n = f"such as {group.name}.sample(8, seed=0)", group.dimension
     try:
@@ -186,7 +186,7 @@ def _layer_error(layer: TypedLayer, x: Tensor, elements: ArrayLike, on_grid: boo
     bias = module.kernel_and_bias()[1]
     plain = [module.convolve(x, kernel, bias) for kernel in kernels]
     rows: list[list[Tensor]] = [[], [], [], []]
-    for element in _elements(elements, in_type.group):
+    for element in checked_elements(elements, in_type.group):
         turned = module.convolve(x, layer.steered(element.T), bias)
         rows[0].append(_relative(turned, plain[0], plain[0]))
         if not on_grid:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn as tnn
 
 from pscnn.groups import Group, parse
-from pscnn.models._by_method import by_method, check_counts
+from pscnn.models._by_method import by_method, check_counts, check_density
 from pscnn.models._ddmnist import DIGIT_PADDINGS, DIGIT_SIZES, double_digits
 from pscnn.models._flows import FLOW_METHODS as STEERABLE_FLOW
 from pscnn.models._flows import PAPER_FLOW_METHODS, PAST, flows, roll_out
@@ -174,6 +174,8 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
     group = group if isinstance(group, Group) else parse(group)
     if method not in methods:
         raise ValueError(f"unknown method {method!r}{where}: use one of {', '.join(methods)}")
+    if options.get("density") is not None:
+        check_density(method, options["density"])
     if wrapper is None:
         return make(method, group, **options)
     # Their own options are where those of densities are.

@@ -1,7 +1,7 @@
 """Plain networks, built with a method."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +9,11 @@ from torch import nn as tnn
 
 from pscnn import nn
 from pscnn._memory import afford
+from pscnn._words import short
 from pscnn.groups import O2, SO3, Group, parse
 from pscnn.likelihood import Likelihood
 from pscnn.measures import Mixture
-from pscnn.models._methods import METHODS
+from pscnn.models._methods import METHODS, WRAPPERS
 
 MOST = 10**6
 """Channels or classes of a network, at most."""
@@ -72,13 +73,36 @@ def default_group(network: str, group: Group | str | None, dimension: int) -> Gr
 
 def check_options(network: Callable[..., tnn.Module], method: str, options: dict[str, Any]) -> None:
     """Name the first option that is none of a network's, of ``nn.convert`` or of the method's measure."""
+    _check_names(network.__name__, options, _names(network, nn.convert, *_made_with(method)))
+
+
+def check_density(method: str, options: Any) -> None:
+    """Refuse what are no options of the method's measure, or of what is wrapped around the network."""
+    if not isinstance(options, Mapping):
+        example = "{'alignment': 'construction'}"
+        raise TypeError(f"density must be a mapping of options such as {example}, got {short(options)}")
+    known = _names(*_made_with(method))
+    known.pop("bandlimit", None)  # is an option of the network
+    _check_names("density", options, known)
+
+
+def _made_with(method: str) -> tuple[Callable[..., Any], ...]:
+    """What takes the options of a method's measure; of methods that have none, of densities."""
+    if method in WRAPPERS:
+        return (WRAPPERS[method],)
     one = METHODS.get(method)
-    own = (one.density, Mixture) if one and one.has_measures and not one.has_densities else (Likelihood,)
-    parameters = [p for make in (network, nn.convert, *own) for p in inspect.signature(make).parameters.values()]
-    known = dict.fromkeys(p.name for p in parameters if p.default is not p.empty)
+    return (one.density, Mixture) if one and one.has_measures and not one.has_densities else (Likelihood,)
+
+
+def _names(*makers: Callable[..., Any]) -> dict[str, None]:
+    parameters = [p for make in makers for p in inspect.signature(make).parameters.values()]
+    return dict.fromkeys(p.name for p in parameters if p.default is not p.empty)
+
+
+def _check_names(what: str, options: Mapping[Any, Any], known: Collection[str]) -> None:
     for name in options:
         if name not in known:
-            raise TypeError(f"{network.__name__} has no option {name!r}; it has {', '.join(known)}")
+            raise TypeError(f"{what} has no option {name!r}; it has {', '.join(known) or 'none'}")
 
 
 def check_counts(most: float = MOST, /, **counts: object) -> None:

@@ -54,6 +54,9 @@ class _Conv(SteerableMap):
         if kernel_size is None:
             raise ValueError(f"{name}: kernel_size must be a number such as 3 or 5, got None")
         super().__init__(in_type, out_type, kernel_size, likelihood, bias, gain, device, dtype, groups, profile)
+        for what, value in (("stride", stride), ("dilation", dilation)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: {what} must be 1 or more, got {value!r}")
         extent = dilation * (kernel_size - 1) + 1
         if padding == "same":
             if stride != 1:
@@ -67,9 +70,6 @@ class _Conv(SteerableMap):
             raise ValueError(f"{name}: padding must be 0 or more, 'same' or 'valid', got {padding!r}")
         if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
             raise ValueError(f"{name}: unknown padding_mode {padding_mode!r}")
-        for what, value in (("stride", stride), ("dilation", dilation)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: {what} must be 1 or more, got {value!r}")
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.padding_mode = padding_mode
         self._before = padding if padding_mode != "zeros" else 0  # put around the map before it is averaged

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pscnn._memory import afford
 from pscnn._types import Array
+from pscnn._words import short
 from pscnn.groups import DirectSum, Irrep
 from pscnn.kernels import Gaussian, SteerableBasis, grid_points
 from pscnn.measures import Measure
@@ -304,10 +305,12 @@ class SlotKernel(Layer):
 
 def _part(name: str, fields: FieldType, groups: int) -> FieldType:
     """One of several equal parts of a type."""
+    if not isinstance(groups, int) or groups < 1:
+        raise ValueError(f"{name}: groups must be a whole number of 1 or more, got {short(groups)}")
     if groups == 1:
         return fields
     count = len(fields.representations)
-    part = fields.representations[: count // groups] if groups > 0 else ()
+    part = fields.representations[: count // groups]
     if not part or part * groups != fields.representations:
         raise ValueError(f"{name}: groups={groups} needs that many equal parts of whole fields, got {fields}")
     return FieldType(fields.group, part)

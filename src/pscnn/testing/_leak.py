@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from pscnn._types import Array, ArrayLike
+from pscnn._words import short
+from pscnn.densities import checked_elements, likelihoods
 from pscnn.groups import Group
 from pscnn.nn import FieldType
 from pscnn.testing._scenes import draw, scenes
@@ -80,15 +82,24 @@ def leak(
         >>> leak(model, shape=(16, 16), count=8).worst < 0.1
         True
     """
+    likelihoods(model)  # says it if this is no model
+    pictures = scenes(images, shape, count, seed)
+    if not isinstance(channels, int) or channels < 1:
+        raise ValueError(f"channels must be a whole number of 1 or more, got {short(channels)}")
+    if out_type is not None and not isinstance(out_type, FieldType):
+        raise TypeError(f"out_type must be a pscnn.FieldType or None, got {short(out_type)}")
     model = copy.deepcopy(model)
     if group is None:
         types = (getattr(module, "in_type", None) for module in model.modules())
         group = next((found.group for found in types if isinstance(found, FieldType)), None)
         if group is None:
             raise ValueError("leak: the network has no layer with an in_type: give group")
-    chosen = group.sample(12, seed=seed) if elements is None else np.asarray(elements, dtype=np.float64)
-    pictures = scenes(images, shape, count, seed)
-    first = next(iter(model.parameters()))
+    if not isinstance(group, Group):
+        raise TypeError(f"group must be a group such as O2(), got {short(group)}")
+    if group.dimension != len(shape):
+        raise ValueError(f"{group.name} acts on {group.dimension} axes, got images of shape {tuple(shape)}")
+    chosen = group.sample(12, seed=seed) if elements is None else checked_elements(elements, group)
+    first = next(model.parameters(), torch.empty(0))
     brightness = torch.linspace(1, 0.5, channels).view(1, -1, *[1] * len(shape))
 
     def drawn(element: Array) -> Tensor:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pscnn._memory import afford
 from pscnn._types import Array
+from pscnn._words import short
 
 Scenes = Callable[[Array], Array]
 """From points (N, n), in pixels about the centre with y upwards, to brightnesses (count, N)."""
@@ -33,11 +36,23 @@ def scenes(kind: str | Tensor, shape: Sequence[int], count: int = 32, seed: int 
         >>> pictures(np.zeros((1, 2))).shape
         (2, 1)
     """
+    n = len(shape) if isinstance(shape, Sequence) else 0
+    if n not in (2, 3) or not all(isinstance(side, int) and side > 0 for side in shape):
+        raise ValueError(f"shape must be height and width, with a depth before them for volumes, got {short(shape)}")
+    for name, given, least in (("count", count, 1), ("seed", seed, 0)):
+        if not isinstance(given, int) or given < least:
+            raise ValueError(f"{name} must be a whole number of {least} or more, got {short(given)}")
     if isinstance(kind, Tensor):
+        if kind.ndim != n + 2 or kind.shape[1] != 1 or not kind.numel() or kind.is_complex():
+            axes = ("H, W", "D, H, W")[n - 2]
+            raise ValueError(
+                f"images must be real numbers (B, 1, {axes}), got {kind.dtype} of shape {tuple(kind.shape)}"
+            )
         return _given(kind)
-    if kind not in ("smooth", "plus"):
-        raise ValueError(f"scenes: unknown kind {kind!r}: use 'smooth', 'plus' or a tensor of images")
-    random, side, n = np.random.default_rng(seed), min(shape), len(shape)
+    if not isinstance(kind, str) or kind not in ("smooth", "plus"):
+        raise ValueError(f"scenes: unknown kind {short(kind)}: use 'smooth', 'plus' or a tensor of images")
+    afford(count * math.prod(shape), f"{count} pictures of shape {tuple(shape)}", "use a smaller count or shape")
+    random, side = np.random.default_rng(seed), min(shape)
     return (_smooth if kind == "smooth" else _plus)(random, count, side, n)
 
 

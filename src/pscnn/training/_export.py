@@ -52,9 +52,6 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     return path
 
 
-_FINDS_SIZES = hasattr(torch.export.Dim, "AUTO")  # from torch 2.6 on
-
-
 def _load_finite(folder: str | Path) -> Trained:
     """A run's network, if it says anything."""
     found = load(folder)
@@ -66,8 +63,7 @@ def _load_finite(folder: str | Path) -> Trained:
 def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
     for value in (*plain.parameters(), *plain.buffers()):
         value.data = value.data.contiguous()  # torch warns about kernels whose axes lie in another order
-    any_number = torch.export.Dim.AUTO if _FINDS_SIZES else torch.export.Dim("batch")
-    program = torch.export.export(plain, (x,), dynamic_shapes=({0: any_number},))
+    program = torch.export.export(plain, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
     buffer = io.BytesIO()  # torch reports a full disk in words of its own
     torch.export.save(program, buffer)
     path.write_bytes(buffer.getvalue())
@@ -79,10 +75,6 @@ def _export_torch(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor],
 def _export_onnx(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
     for name in ("onnx", "onnxscript", "onnxruntime"):
         require(name, "onnx", "Export to ONNX")
-    if not _FINDS_SIZES:
-        raise RunError(
-            f"export to ONNX needs torch 2.6 or newer, this is torch {torch.__version__}: use --format torch"
-        )
     import onnxruntime
 
     with warnings.catch_warnings():
