@@ -1,4 +1,4 @@
-"""Tries an installed wheel: layers, a run from training to report, and what earlier versions stored."""
+"""Tries an installed wheel: its layers; with a folder, the command and what earlier versions stored there, too."""
 
 import json
 import subprocess
@@ -21,8 +21,8 @@ def command(*words: str) -> str:
     return subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
 
 
-def main(kept: Path) -> None:
-    """Try everything."""
+def layers() -> None:
+    """What needs no extra."""
     assert "site-packages" in pscnn.__file__, pscnn.__file__
     group = O2()
     layer = nn.Conv2d(
@@ -31,7 +31,20 @@ def main(kept: Path) -> None:
         5,
         likelihood=pscnn.Likelihood(group, 2),
     )
-    assert layer(torch.zeros(1, 1, 9, 9)).shape == (1, 2, 5, 5)
+    x = torch.randn(1, 1, 9, 9, requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad is not None
+    plain = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.ReLU())
+    model = nn.convert(plain, group).eval()
+    assert torch.allclose(nn.export(model)(x), model(x), atol=1e-5)
+    assert "O(2)" in pscnn.summary(model)
+    print(
+        f"layers of pscnn {pscnn.__version__} work with torch {torch.__version__} and Python {sys.version.split()[0]}"
+    )
+
+
+def everything(kept: Path) -> None:
+    """With the extras."""
     assert pscnn.__version__ in command("--version")
     options = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
     command("train", "ddmnist", *options, "--accelerator", "cpu", "--name", "tried")
@@ -44,8 +57,10 @@ def main(kept: Path) -> None:
         assert json.loads(command("results", str(version / "results.json"), "--json"))
         for folder in version.glob("store/*/*/"):
             assert json.loads(command("inspect", str(folder), "--json"))["layers"], folder
-    print(f"pscnn {pscnn.__version__} works with torch {torch.__version__} and Python {sys.version.split()[0]}")
+    print("and so does the command")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    layers()
+    if sys.argv[1:]:
+        everything(Path(sys.argv[1]))

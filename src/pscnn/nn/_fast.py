@@ -267,10 +267,12 @@ def average(x: Tensor, sides: list[Any]) -> Tensor:
     """Averages of windows with sides of 1 or 2 pixels at every place; of 2 along all axes, a blur by ½, ½."""
     if fast_layout(x) and x.shape[1] > FEW_CHANNELS and all(n == 2 for n in sides):
         return _blur(x, x.new_full((2,), 0.5, dtype=torch.float32), _sides(x, 2, 1, 0), 1, 0, False)
-    pool: Any = F.avg_pool2d if len(sides) == 2 else F.avg_pool3d
-    if not isinstance(x, Tensor):  # traced: onnxruntime would join a pooling with zeros around a map, and fail
-        return pool(x.flatten(0, 1), sides, 1).unflatten(0, (-1, x.shape[1]))
-    return pool(x, sides, 1)
+    if not isinstance(x, Tensor):  # traced
+        # Functions of torch 2.4 do not take sides that are traced, operators do. Channels are taken for examples:
+        # onnxruntime would join a pooling with zeros around a map before it, and fail.
+        operator: Any = torch.ops.aten.avg_pool2d if len(sides) == 2 else torch.ops.aten.avg_pool3d
+        return operator(x.flatten(0, 1), sides, [1] * len(sides)).unflatten(0, (-1, x.shape[1]))
+    return (F.avg_pool2d if len(sides) == 2 else F.avg_pool3d)(x, sides, 1)
 
 
 def average_pool(x: Tensor, size: int, stride: int, padding: int) -> Tensor:

@@ -15,7 +15,7 @@ class Operation:
     """A function that a compiler sees as an operation of its own, without looking inside; others just call it.
 
     Args:
-        schema: Its arguments and what it returns, as torch writes them.
+        schema: Its arguments and what it returns, as torch writes them; torch 2.4 cannot read them off annotations.
         function: On tensors and numbers; what it returns is new.
         fake: The same for tensors without values: what is returned has the right shape and layout.
     """
