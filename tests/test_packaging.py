@@ -41,7 +41,7 @@ def test_only_what_was_tried_is_published_and_by_nothing_else() -> None:
 
 def test_the_oldest_versions_are_those_of_the_project() -> None:
     def printed(*words: str) -> list[str]:
-        command = [sys.executable, ROOT / ".ci" / "oldest.py", *words]
+        command = [sys.executable, str(ROOT / ".ci" / "oldest.py"), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
     assert printed("layers") == ["numpy==1.26", "scipy==1.15", "torch==2.4"]
