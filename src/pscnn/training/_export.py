@@ -47,7 +47,9 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     with reported(f"cannot write {path}", RunError, ". Choose another file with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as partial:
-            run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of torch about itself
+                run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)
             _check(model, run, x)
     return path
 
@@ -77,13 +79,11 @@ def _export_onnx(plain: nn.Module, x: Tensor, path: Path) -> Callable[[Tensor], 
         require(name, "onnx", "Export to ONNX")
     import onnxruntime
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch about itself
-        program: Any = torch.onnx.export(
-            plain, (x,), dynamo=True, dynamic_shapes=({0: torch.export.Dim.AUTO},), input_names=["input"],
-            output_names=["output"], verbose=False,
-        )  # fmt: skip
-        program.save(str(path))
+    program: Any = torch.onnx.export(
+        plain, (x,), dynamo=True, dynamic_shapes=({0: torch.export.Dim.AUTO},), input_names=["input"],
+        output_names=["output"], verbose=False,
+    )  # fmt: skip
+    program.save(str(path))
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda batch: torch.from_numpy(np.asarray(session.run(None, {"input": batch.numpy()})[0]))
 
