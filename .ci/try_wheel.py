@@ -52,7 +52,8 @@ def everything(kept: Path) -> None:
     assert json.loads(command("evaluate", run, "--json"))["epochs"] == 1
     assert len(json.loads(command("inspect", run, "--json"))["layers"]) == 6
     assert Path(command("report", run).split()[-1]).stat().st_size > 50_000
-    assert Path(command("export", run).split()[-1]).exists()
+    for form in ("torch", "onnx"):
+        assert Path(command("export", run, "--format", form).split()[-1]).exists()
     for version in sorted(kept.iterdir()):  # results files and checkpoints of earlier versions
         assert json.loads(command("results", str(version / "results.json"), "--json"))
         for folder in version.glob("store/*/*/"):
