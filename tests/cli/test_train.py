@@ -80,7 +80,7 @@ class TestCommand:
             (["smoke", "--no-invariant"], "tasks with this option: ddmnist, medmnist3d, shapes3d, own"),
             (["ddmnist", "--banana"], "ddmnist has no option --banana"),
             (["ddmnist", "--accelerator", "banana"], "use auto, cpu or gpu, not 'banana'"),
-            (["ddmnist", "--epochs", "many"], "should be a valid integer"),
+            (["ddmnist", "--epochs", "many"], "valid integer"),
             (["ddmnist", "--resume", "x"], "remove the other options"),
             (["ddmnist", "--together"], "--together requires --seeds of 2 or more"),
         ],
