@@ -180,8 +180,7 @@ def conv() -> nn.Conv2d:
             for options, error, message in (
                 ({"in_type": 5}, TypeError, "in_type must be a pscnn.FieldType, got 5"),
                 ({"out_type": "x"}, TypeError, "out_type must be a pscnn.FieldType, got 'x'"),
-                ({"method": 5}, TypeError, "method must be an object, got 5; use pscnn.models.by_method for names"),
-                ({"method": "rpp"}, TypeError, "method must be an object, got 'rpp'"),
+                ({"method": 5}, TypeError, "method must be a name such as 'projection', got 5"),
                 ({"frequency": "x"}, ValueError, "frequency must be a whole number of 0 or more, got 'x'"),
                 ({"frequency": 1.5}, ValueError, "frequency must be a whole number of 0 or more, got 1.5"),
             )

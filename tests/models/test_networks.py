@@ -136,7 +136,9 @@ def test_methods_on_ones_own_network() -> None:
         own = {} if method in pscnn.models.MEASURE_METHODS[1:] else {"alignment": "construction"}
         model = by_method(plain, method, "O(2)", fields="irreps", **own)
         assert model(x).shape == (2, 2)
-    assert by_method(plain, "cnn", "O(2)") is plain
+    copied = by_method(plain, "cnn", "O(2)")
+    assert copied is not plain
+    assert all(map(torch.equal, copied.state_dict().values(), plain.state_dict().values()))
     assert plain(x).shape == (2, 2)  # the marker does nothing
     assert [name for name, m in by_method(plain, "rpp", "C4").named_modules() if hasattr(m, "penalty")] == [
         "0", "4", "invariant.convolution",

@@ -27,6 +27,8 @@ from pscnn.models import (
     build,
     by_method,
     penalty,
+    resnet,
+    unet,
 )
 
 MEASURES = [name for name, method in STEERABLE.items() if method.has_measures]
@@ -339,8 +341,7 @@ def test_networks_in_plane_and_space_are_as_equivariant_as_their_measure(network
 
 def moving(kind: type[Augmented], group: Group, fields: FieldType, out: FieldType | None) -> Augmented:
     torch.manual_seed(0)
-    size = [9] * group.dimension
-    return kind(torch.nn.Identity(), fields, out, size).double()
+    return kind(torch.nn.Flatten() if out is None else torch.nn.Identity(), fields, out).double()
 
 
 @pytest.mark.parametrize("group", [C(4), D(4), O2(), SO3(), SO2().about((0, 1, 0))], ids=str)
@@ -353,7 +354,7 @@ def test_augmentation_transforms_as_field_types_do(group: Group) -> None:
     turned = model.turned(x, elements)
     for k, element in enumerate(elements.numpy()):
         expected = fields.transform(x[k : k + 1], element)
-        assert torch.allclose(turned[k], expected[0], atol=1e-6)
+        assert torch.allclose(turned[k], expected.flatten(), atol=1e-6)
 
 
 def test_augmentation_of_fields_turns_back() -> None:
@@ -374,7 +375,7 @@ def test_augmentation_draws_anew_in_every_step_and_the_same_in_the_same_step() -
         found.append(model(x))
     assert torch.equal(found[0], found[2])
     assert not torch.allclose(found[0], found[1], atol=1e-2)
-    assert torch.equal(model.eval()(x), x)  # the plain network is tested
+    assert torch.equal(model.eval()(x), x.flatten(1))  # the plain network is tested
 
 
 @pytest.mark.parametrize("group", [SO2(), O2(), SO3()], ids=str)
@@ -438,11 +439,49 @@ def test_conversion_names_the_methods() -> None:
     one = torch.nn.Conv2d(1, 1, 3)
     with pytest.raises(ValueError, match="unknown method 'pscnn': use one of cnn, scnn, restricted, rpp, p-scnn, proj"):
         by_method(one, "pscnn", O2())
-    with pytest.raises(TypeError, match=r"got 'projection'; use pscnn\.models\.by_method for names"):
-        nn.convert(one, O2(), method="projection")  # type: ignore[arg-type]
-    held = by_method(one, "projection", O2(), strength=7.0)
-    (measure, *_) = [module for module in held.modules() if isinstance(module, PenalisedKernels)]
-    assert measure.strength == 7
+    with pytest.raises(ValueError, match="unknown method 'magic': use one of cnn"):
+        nn.convert(one, O2(), method="magic")
+    for convert in (by_method, nn.convert):
+        held = convert(one, method="projection", group=O2(), strength=7.0)
+        (measure, *_) = [module for module in held.modules() if isinstance(module, PenalisedKernels)]
+        assert measure.strength == 7
+
+
+@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize("method", ["augment", "augerino"])
+def test_ready_networks_with_augmentation(method: str, dimension: int) -> None:
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"dimension": dimension, "width": 4, "channels": 2}
+    x = torch.randn(3, 2, *range(8, 8 + dimension))
+    whole, every = resnet(18, method, small=True, outputs=3, **options), unet(method, levels=2, **options)
+    for model, shape in ((whole, (3, 3)), (every, (3, 2, *x.shape[2:]))):
+        assert isinstance(model, Augmented)
+        before = model(x)
+        assert before.shape == shape
+        before.square().mean().backward()
+        assert (penalty(model) is not None) == (method == "augerino")
+        advance(model, 1, 10)
+        assert not torch.allclose(model(x), before, atol=1e-3)  # turned in another way
+        model.eval()
+        assert torch.allclose(model(x), model.network(x), atol=1e-6) == (method == "augment")
+        assert torch.allclose(nn.export(model)(x), model(x), atol=1e-5)
+        assert pscnn.degree(model, model.in_type.group)
+
+
+def test_conversion_with_augmentation() -> None:
+    plain = torch.nn.Sequential(torch.nn.Conv2d(2, 4, 3, padding=1), torch.nn.Flatten(), torch.nn.LazyLinear(2)).eval()
+    x = torch.randn(2, 2, 7, 9)
+    plain(x)
+    model = nn.convert(plain, O2(), method="augment")
+    assert isinstance(model, Augmented)
+    assert model.in_type == FieldType(O2(), 2 * [O2().trivial])
+    assert torch.equal(model(x), plain(x))
+    assert not {*model.parameters()} & {*plain.parameters()}  # the given model is not changed
+    dense = nn.convert(plain[0], O2(), method="augment").train()
+    with pytest.raises(ValueError, match=r"gives maps of shape \(2, 4, 7, 9\), .* give their out_type"):
+        dense(x)
+    with pytest.raises(ValueError, match=r"acts on 2 axes, so inputs and maps must have 4 with batch .* \(2, 2, 3\)"):
+        dense(x[..., :3, 0])
 
 
 def test_a_subgroup_with_a_mirror_line_at_an_angle_has_the_moments_of_its_elements() -> None:

@@ -183,16 +183,14 @@ def build(network: str, method: str | None = None, group: Group | str = "O(2)", 
     return tnn.Sequential(wrapper(make("cnn", group, **options), *_ends(make, group, options), **own))
 
 
-def _ends(make: Callable[..., tnn.Sequential], group: Group, options: dict[str, Any]) -> tuple[Any, ...]:
-    """Types of what a plain network is given and of what it gives if that is a field, and the size of both."""
-    usual = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
-    size = options.get("size", usual.get("size"))
+def _ends(
+    make: Callable[..., tnn.Sequential], group: Group, options: dict[str, Any]
+) -> tuple[FieldType, FieldType | None]:
+    """Types of what a plain network is given, and of what it gives if that is a field."""
     if make is flows:
-        return *(FieldType(group, count * [group.vector]) for count in (PAST, 1)), size
-    channels = options.get("channels", usual["channels"])
-    if make is own:
-        outputs, output = (options.get(name, usual[name]) for name in ("outputs", "output"))
-        kind = {"scalars": None, "vector": group.vector, "dense": group.trivial}[output]
-        out = None if kind is None else FieldType(group, outputs * [kind])
-        return FieldType(group, channels * [group.trivial]), out, options.get("shape", usual["shape"])
-    return FieldType(group, channels * [group.trivial]), None, group.dimension * [size]
+        return FieldType(group, PAST * [group.vector]), FieldType(group, [group.vector])
+    usual = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
+    usual |= options
+    kind = {"vector": group.vector, "dense": group.trivial}.get(usual.get("output", "scalars"))
+    out = None if kind is None else FieldType(group, usual["outputs"] * [kind])
+    return FieldType(group, usual["channels"] * [group.trivial]), out

@@ -1,5 +1,6 @@
 """Plain networks, built with a method."""
 
+import copy
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from types import SimpleNamespace
@@ -26,13 +27,16 @@ def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any
     of them, and has a density where the method has densities.
 
     Args:
-        plain: What ``nn.convert`` can convert; it is not changed.
-        method: "cnn" for the network itself, "p-scnn" for what ``nn.convert`` gives, or another one of
-            ``pscnn.models.STEERABLE``, such as "scnn" (equivariant), "restricted" (free after ``nn.RestrictHere``),
-            "rpp" (a free convolution beside every steerable one) or "twin" (free convolutions only).
+        plain: What ``nn.convert`` can convert; it is not changed. For "cnn", "augment" and "augerino" any network.
+        method: "p-scnn" for what ``nn.convert`` gives, or another one of ``pscnn.models.STEERABLE``, such as "scnn"
+            (equivariant), "restricted" (free after ``nn.RestrictHere``), "rpp" (a free convolution beside every
+            steerable one) or "twin" (free convolutions only). "cnn" is a copy of the network, with its weights;
+            "augment" and "augerino" wrap one and transform its inputs, by H or by a learnt part.
         group: H, or its name.
         options: Those of ``nn.convert``: ``bandlimit``, ``fields``, ``frequency``, ``in_type``, ``out_type`` and those
-            of densities. "cnn" has no use for them, and methods without densities none for those of densities.
+            of densities. "cnn" has no use for them, "augment" and "augerino" for the types only, and methods without
+            densities none for those of densities. Where "augment" and "augerino" wrap a network that gives maps, they
+            need the ``out_type``.
 
     Example:
         >>> import torch
@@ -42,11 +46,22 @@ def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any
     """
     check_options(by_method, method, options)
     if method == "cnn":
-        return plain
-    if method not in METHODS:
-        raise ValueError(f"unknown method {method!r}: use one of cnn, {', '.join(METHODS)}")
+        return copy.deepcopy(plain)
+    if method not in METHODS and method not in WRAPPERS:
+        raise ValueError(f"unknown method {method!r}: use one of {', '.join(['cnn', *METHODS, *WRAPPERS])}")
     group = group if isinstance(group, Group) else parse(group)
+    if method in WRAPPERS:
+        wrapper = WRAPPERS[method]
+        own = {name: options[name] for name in _names(wrapper) if name in options}
+        types = options.get("in_type") or _scalars(plain, group), options.get("out_type")
+        return wrapper(copy.deepcopy(plain), *types, **own).train(plain.training)
     return nn.convert(plain, group, method=METHODS[method], **options)
+
+
+def _scalars(plain: tnn.Module, group: Group) -> nn.FieldType:
+    """As many as its first convolution takes."""
+    taken = (m.in_channels for m in plain.modules() if isinstance(m, tnn.Conv2d | tnn.Conv3d))
+    return nn.FieldType(group, next(taken, 1) * [group.trivial])
 
 
 def torch_layers(dimension: int) -> SimpleNamespace:

@@ -34,8 +34,8 @@ def resnet(
 
     Args:
         depth: 18 or 34 (two 3×3 convolutions per block), or 50 (1×1, 3×3, 1×1).
-        method: "cnn" (plain), "p-scnn" (learnt densities) or another of ``STEERABLE``; "restricted" is free in the last
-            stage.
+        method: "cnn" (plain), "p-scnn" (learnt densities) or another one of ``METHODS``; "restricted" is free in the
+            last stage.
         group: H, or its name; O(2) by default, SO(3) for volumes.
         dimension: 2 for images, 3 for volumes.
         channels: Of the input: scalars, unless ``in_type`` is given.

@@ -31,8 +31,8 @@ def unet(
     equivariant to the group's symmetries of the grid.
 
     Args:
-        method: "cnn" (plain), "p-scnn" (learnt densities) or another of ``STEERABLE``; "restricted" is free after the
-            encoder.
+        method: "cnn" (plain), "p-scnn" (learnt densities) or another one of ``METHODS``; "restricted" is free after
+            the encoder.
         group: H, or its name; O(2) by default, SO(3) for volumes.
         dimension: 2 for images, 3 for volumes.
         channels: Of the input: scalars, unless ``in_type`` is given.
@@ -61,6 +61,7 @@ def unet(
     check_counts(16, levels=levels)
     check_counts(math.inf, width=width)
     check_width(width, width * 2 ** (levels - 1), 3, dimension)
+    options.setdefault("out_type", nn.FieldType(group, outputs * [group.trivial]))
     return by_method(UNet(dimension, channels, outputs, width, levels), method, group, fields=fields, **options)
 
 

@@ -1,7 +1,6 @@
 """Augmentation: a plain network sees its inputs transformed, by all of H alike or by a learnt part (Augerino)."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -33,23 +32,14 @@ class Augmented(ConstantsModule):
         network: Any.
         in_type: Of its inputs: scalars, or vector fields; over H.
         out_type: Of its outputs if they are fields; None where the answer does not depend on h.
-        size: Of the images or volumes.
     """
 
     elements: Tensor
-    into_space: Tensor
-    from_space: Tensor
     noise: Tensor
 
-    def __init__(
-        self, network: tnn.Module, in_type: FieldType, out_type: FieldType | None, size: Sequence[int]
-    ) -> None:
+    def __init__(self, network: tnn.Module, in_type: FieldType, out_type: FieldType | None) -> None:
         super().__init__()
         self.network, self.in_type, self.out_type = network, in_type, out_type
-        # From affine_grid's coordinates, −1 to 1 with rows counted downwards, to those in which H acts.
-        half = np.array([max(n - 1, 1) / 2 for n in reversed(size)]) * [1, -1, 1][: len(size)]
-        self.add_constant("into_space", np.diag(half), torch.empty(0))
-        self.add_constant("from_space", np.diag(1 / half), torch.empty(0))
         self.prepare(in_type.group)
         self.seed = int(torch.randint(2**31, (), device="cpu"))
         self.register_buffer("noise", torch.rand(ROWS, 2), persistent=False)
@@ -81,7 +71,14 @@ class Augmented(ConstantsModule):
     def turned(self, x: Tensor, elements: Tensor) -> Tensor:
         """f(h·x), or h⁻¹·f(h·x), with an element for every input, or one for all."""
         y = self.network(self._act(x, elements, self.in_type))
-        return y if self.out_type is None else self._act(y, elements.mT, self.out_type)
+        if self.out_type is not None:
+            return self._act(y, elements.mT, self.out_type)
+        if isinstance(y, Tensor) and y.ndim > 2:
+            raise ValueError(
+                f"{type(self).__name__}: the network gives maps of shape {tuple(y.shape)}, which turn with its inputs: "
+                "give their out_type, for example FieldType(H, channels * [H.trivial])"
+            )
+        return y
 
     def _act(self, x: Tensor, elements: Tensor, fields: FieldType) -> Tensor:
         """(h·x)(p) = ρ(h) x(h⁻¹p)."""
@@ -92,7 +89,19 @@ class Augmented(ConstantsModule):
                 x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
             if isinstance(x, Tensor) and x.ndim == 2:  # no map; a tracer's proxy is one
                 return x
-            source = self.from_space @ elements.mT @ self.into_space
+            n = fields.group.dimension
+            if isinstance(x, Tensor) and x.ndim != n + 2:
+                raise ValueError(
+                    f"{type(self).__name__}: {fields.group.name} acts on {n} axes, so inputs and maps must have "
+                    f"{n + 2} with batch and channels, got shape {tuple(x.shape)}"
+                )
+            # In affine_grid's coordinates every axis goes from −1 to 1, and rows are counted downwards.
+            sides = [x.shape[-1 - k] - 1 for k in range(n)]
+            if isinstance(x, Tensor):
+                sides = [max(side, 1) for side in sides]
+            sides[1] = -sides[1]
+            entries = [elements[..., j, i] * (sides[j] / sides[i]) for i in range(n) for j in range(n)]
+            source = torch.stack(entries, -1).unflatten(-1, (n, n))
             affine = torch.cat([source, torch.zeros_like(source[..., :1])], 2)
             grid = F.affine_grid(affine.expand(x.shape[0], -1, -1), x.size(), align_corners=True)  # type: ignore[arg-type]
             return F.grid_sample(x, grid, align_corners=True)
@@ -114,10 +123,9 @@ class Augerino(Augmented):
         network: tnn.Module,
         in_type: FieldType,
         out_type: FieldType | None,
-        size: Sequence[int],
         strength: float = usual_strength,
     ) -> None:
-        super().__init__(network, in_type, out_type, size)
+        super().__init__(network, in_type, out_type)
         self.strength = strength
 
     def prepare(self, group: Group) -> None:

@@ -91,7 +91,7 @@ def convert(
     max_pool: Literal["average", "norm"] = "average",
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
-    method: Method | None = None,
+    method: Method | str | None = None,
     **density: Any,
 ) -> nn.Module:
     """The partially equivariant version of a plain CNN for images or volumes, layer by layer.
@@ -126,7 +126,8 @@ def convert(
         max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
-        method: Another way to relax equivariance than by learnt densities; ``pscnn.models.by_method`` has them by name.
+        method: Another way to relax equivariance than by learnt densities, as an object or as a name that
+            ``pscnn.models.by_method`` knows, such as "projection".
         density: Further options of ``Likelihood``, such as ``alignment="construction"``, or of the method.
 
     Returns:
@@ -163,8 +164,8 @@ def convert(
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
         raise ValueError(f"convert: fields must be 'irreps', 'functions' or 'regular', got {fields!r}")
-    if method is not None and not isinstance(method, Method):
-        raise TypeError(f"convert: method must be an object, got {method!r}; use pscnn.models.by_method for names")
+    if method is not None and not isinstance(method, Method | str):
+        raise TypeError(f"convert: method must be a name such as 'projection', got {method!r}")
     if max_pool not in ("average", "norm"):
         raise ValueError(f"convert: max_pool must be 'average' or 'norm', got {max_pool!r}")
     if fields == "regular" and group.order is None:
@@ -183,6 +184,12 @@ def convert(
             raise TypeError(f"convert: {name} must be a pscnn.FieldType, got {given!r}")
         if given is not None and given.group != group:
             raise ValueError(f"convert: {name} is over {given.group.name}, the network over {group.name}")
+    if isinstance(method, str):
+        from pscnn.models import by_method  # names are a later room's, which calls this with what they stand for
+
+        options = {"fields": fields, "frequency": frequency, "max_pool": max_pool}
+        types = {"in_type": in_type, "out_type": out_type}
+        return by_method(model, method, group, bandlimit=bandlimit, **types, **options, **density)
     if not isinstance(frequency, int) or frequency < 0:
         raise ValueError(f"convert: frequency must be a whole number of 0 or more, got {frequency!r}")
     own = math.inf if group.max_frequency is None else group.max_frequency
