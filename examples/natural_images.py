@@ -6,7 +6,7 @@ The file has the arrays train_images, train_labels, test_images and test_labels,
 reads. Seven networks are compared, all trained with the same recipe: a plain ResNet-18, the same with mirrored copies
 (as many weights as the P-SCNN, and as many channels), networks that enforce the left-right mirror D(1) or all of O(2),
 and P-SCNNs that begin there and learn what to keep. It prints a table, draws what the P-SCNN over O(2) kept in every
-layer (natural_images.png), and continues where it was interrupted. On one H200 it takes two minutes for every seed.
+layer (natural_images.png), and continues where it was interrupted. On one H200 a seed takes about two minutes.
 """
 
 import argparse

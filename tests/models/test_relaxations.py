@@ -480,8 +480,53 @@ def test_conversion_with_augmentation() -> None:
     dense = nn.convert(plain[0], O2(), method="augment").train()
     with pytest.raises(ValueError, match=r"gives maps of shape \(2, 4, 7, 9\), .* give their out_type"):
         dense(x)
-    with pytest.raises(ValueError, match=r"acts on 2 axes, so inputs and maps must have 4 with batch .* \(2, 2, 3\)"):
-        dense(x[..., :3, 0])
+    for wrong in (x[..., :3, 0], x[:, :1]):
+        with pytest.raises(ValueError, match=r"expected \(batch, 2\) or \(batch, 2, and 2 spatial axes\) .* got \(2, "):
+            dense(wrong)
+    for options, error, message in (
+        ({"in_type": 5}, TypeError, "in_type must be a pscnn.FieldType, got 5"),
+        (
+            {"in_type": FieldType(C(4), 2 * [C(4).trivial])},
+            ValueError,
+            r"in_type is over C\(4\), the network over O\(2\)",
+        ),
+        ({"out_type": FieldType(C(4), [C(4).trivial])}, ValueError, r"out_type is over C\(4\), in_type over O\(2\)"),
+        ({"in_type": FieldType(O2(), [O2().irrep(1, 2)])}, ValueError, r"must be scalars or vectors, .* got ψ1,2"),
+        ({"banana": 1}, TypeError, "method 'augment' has no option 'banana'; it has bandlimit, fields, frequency"),
+        ({"weights": "keep"}, TypeError, "method 'augment' has no option 'weights'"),
+    ):
+        with pytest.raises(error, match=message):
+            by_method(plain, "augment", O2(), **options)
+    with pytest.raises(ValueError, match=r"SO\(3\) acts on 3 axes, the network begins with a Conv2d\(2, 4"):
+        by_method(plain, "augment", SO3())
+    with pytest.raises(TypeError, match="must be a torch\\.nn\\.Module, got None"):
+        by_method(None, "augment", O2())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("group", [O2(), SO3()], ids=str)
+def test_augmentation_of_scalars_and_vectors_together(group: Group) -> None:
+    fields = FieldType(group, [group.trivial, group.vector, group.trivial, group.vector])
+    model = moving(Augmented, group, fields, fields)
+    x = torch.randn(2, fields.size, *range(4, 4 + group.dimension), dtype=torch.float64)
+    elements = model.draw(torch.rand(2, 2))
+    turned = model._act(x, elements, fields, model.in_vectors)
+    for k, element in enumerate(elements.numpy()):
+        torch.testing.assert_close(turned[k], fields.transform(x[k : k + 1], element)[0], atol=1e-6, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
+def test_maps_of_one_row_are_augmented_and_exported() -> None:
+    fields = FieldType(O2(), [O2().trivial])
+    model = moving(Augerino, O2(), fields, fields).eval()
+    x = torch.randn(1, 1, 9, 1, dtype=torch.float64)
+    assert torch.allclose(nn.export(model)(x), model(x))
+
+
+@pytest.mark.parametrize("strength", ["x", -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("method", ["projection", "relaxation", "ace", "augerino"])
+def test_a_strength_must_be_a_number(method: str, strength: Any) -> None:
+    with pytest.raises(ValueError, match="strength must be a finite number of 0 or more, got"):
+        by_method(torch.nn.Conv2d(1, 1, 3), method, O2(), strength=strength)
 
 
 def test_a_subgroup_with_a_mirror_line_at_an_angle_has_the_moments_of_its_elements() -> None:

@@ -18,10 +18,8 @@ from pscnn import models
 from pscnn.densities import likelihoods
 from pscnn.experiments import _escnn
 from pscnn.experiments._relaxations import PLAIN
-from pscnn.experiments._sheets import equal_width
+from pscnn.experiments._sheets import closest_width, weights_of
 from pscnn.groups import parse
-from pscnn.tasks.double_digits import DoubleDigitSettings
-from pscnn.tasks.volumes import VolumeSettings
 from pscnn.training import GraphedStep, Objective, precision, prepare
 
 TWINS = ("twin", "fast twin")
@@ -70,15 +68,16 @@ class BenchCase:
 def _network(case: BenchCase, name: str) -> nn.Module:
     if name == "escnn":
         return _escnn.EscnnDoubleDigits(parse(case.group), case.size, case.width, 100)
-    options: dict[str, Any] = {"size": case.size, "width": case.width, "nonlinearity": case.nonlinearity}
-    kind = DoubleDigitSettings if case.task == "ddmnist" else VolumeSettings
+    whole = case.task != "ddmnist"
+
+    def build(method: str, width: float) -> nn.Module:
+        options = {"size": case.size, "nonlinearity": case.nonlinearity}
+        return models.build(case.task, method, case.group, width=int(width) if whole else width, **options)
+
+    width = case.width
     if name in PLAIN:
-        options["width"] = equal_width(kind(group=case.group, **options))
-    if case.task != "ddmnist":
-        options["width"] = int(options["width"])
-    method = "p-scnn" if "twin" in name else name
-    model: nn.Module = models.build(case.task, method, case.group, **options)
-    model = models.twin(model) if "twin" in name else model
+        width = closest_width(partial(build, "cnn"), weights_of(build("p-scnn", width)), whole)
+    model = models.twin(build("p-scnn", width)) if name in TWINS else build(name, width)
     for module in [*model.modules()] if name == "fast twin" else []:
         for key, child in module.named_children():
             if isinstance(child, nn.Conv2d | nn.Conv3d):
@@ -156,12 +155,12 @@ def run_bench(
 
     Returns:
         The case, and per network: all timings of a training step and of inference in milliseconds, seconds of
-        construction, weights, and on a GPU the peak memory of a training step in MiB. Plain networks have as many
-        weights as the P-SCNN. If escnn is installed, its equivariant network for double digits is among them, or the
-        error that kept it out.
+        construction, weights, and on a GPU the peak memory of a training step in MiB. "cnn", "augment" and "augerino"
+        are as wide as it takes to have as many weights as the P-SCNN, the twins have as many channels. If escnn is
+        installed, its equivariant network for double digits is among them, or the error that kept it out.
     """
     place = torch.device(device)
-    names = [*(TWINS if place.type == "cuda" else TWINS[:1]), *methods]
+    names = list(dict.fromkeys([*(TWINS if place.type == "cuda" else TWINS[:1]), *methods]))
     if case.task == "ddmnist" and _escnn.available():
         names.append("escnn")
     with precision(case.precision):
@@ -178,7 +177,7 @@ def run_bench(
                 found[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
                 continue
             subjects[name] = subject
-            weights = sum(p.numel() for p in subject.model.parameters())
+            weights = weights_of(subject.model)
             took = round(subject.construction, 3)
             found[name] = {"train_ms": [], "infer_ms": [], "construction_s": took, "weights": weights}
             if place.type == "cuda":  # the second step, since a CUDA graph allocates nothing from the third on

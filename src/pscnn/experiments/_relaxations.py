@@ -53,7 +53,7 @@ def figures() -> list[Sheet]:
 
 
 def own_numbers() -> dict[str, tuple[str, float]]:
-    """What a method alone has, and the middle of what is tried; methods that are not named have nothing to choose."""
+    """What is searched of a method, and the middle of what is tried: its strength, or the weight of divergences."""
     middle = STRENGTHS | {"relaxation": 10.0}  # its usual value was found by this search
     return {name: ("strength", value) for name, value in middle.items()} | {"p-scnn": ("kl_weight", BASE.kl_weight)}
 

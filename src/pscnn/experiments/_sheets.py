@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 import torch
+from torch import nn
 
 from pscnn.training import ConfigError, Settings, diverged, task_of
 
@@ -184,9 +185,14 @@ def check_settings(sheets: Sequence[Sheet], settings: Iterable[str]) -> None:
             raise ConfigError(f"no run of this table has a setting {name!r}")
 
 
+def weights_of(network: nn.Module) -> int:
+    """How many there are."""
+    return sum(p.numel() for p in network.parameters())
+
+
 def parameter_count(settings: Settings) -> int:
     """Of the network that is trained with some settings."""
-    return sum(p.numel() for p in task_of(settings).build().parameters())
+    return weights_of(task_of(settings).build())
 
 
 @cache
@@ -196,16 +202,34 @@ def equal_width(settings: Settings) -> float:
     Args:
         settings: Of the other.
     """
-    unit = 1 if settings.options()["width"].kind is int else 100
+
+    def plain(width: float) -> nn.Module:
+        changes: dict[str, Any] = {"method": "cnn", "width": width}
+        return task_of(replace(settings, **changes)).build()
+
+    whole = settings.options()["width"].kind is int or getattr(settings, "counts_fields", False)
+    with torch.random.fork_rng(()):
+        return closest_width(plain, parameter_count(settings), whole)
+
+
+def closest_width(build: Callable[[float], nn.Module], wanted: int, whole: bool) -> float:
+    """The width, to a hundredth if it need not be whole, at which a network has so many weights, or nearly.
+
+    Args:
+        build: Makes it.
+        wanted: Weights.
+        whole: Whether it needs a whole number.
+    """
+    unit = 1 if whole else 100
 
     def count(parts: int) -> int:
-        changes: dict[str, Any] = {"method": "cnn", "width": parts / unit}
-        with torch.device("meta"):  # some of those that are tried are far too large
-            return parameter_count(replace(settings, **changes))
+        with torch.device("meta"):  # some of those that are tried are too large
+            return weights_of(build(parts / unit))
 
-    with torch.random.fork_rng(()):
-        wanted = parameter_count(settings)
-    above = 1 + bisect_left(range(1, 10_000), wanted, key=count)
+    enough = 1
+    while count(enough) < wanted:
+        enough *= 2
+    above = 1 + bisect_left(range(1, enough), wanted, key=count)
     return min(max(above - 1, 1), above, key=lambda width: abs(count(width) - wanted)) / unit
 
 

@@ -186,6 +186,8 @@ class Group(ABC):
 
     def as_subgroup(self, subgroup: Group) -> Group:
         """Check that ``subgroup`` is one, and return it with elements of the same dimension."""
+        if not isinstance(subgroup, Group):
+            raise TypeError(f"expected a subgroup of {self.name}, such as {self!r} itself, got {subgroup!r}")
         if not subgroup.is_subgroup_of(self):
             raise ValueError(f"{subgroup.name} is not a subgroup of {self.name}")
         return self.place(subgroup)

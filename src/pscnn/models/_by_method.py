@@ -28,7 +28,7 @@ def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any
 
     Args:
         plain: What ``nn.convert`` can convert; it is not changed. For "cnn", "augment" and "augerino" any network.
-        method: "p-scnn" for what ``nn.convert`` gives, or another one of ``pscnn.models.STEERABLE``, such as "scnn"
+        method: "p-scnn" for what ``nn.convert`` gives, or another one of ``pscnn.models.METHODS``, such as "scnn"
             (equivariant), "restricted" (free after ``nn.RestrictHere``), "rpp" (a free convolution beside every
             steerable one) or "twin" (free convolutions only). "cnn" is a copy of the network, with its weights;
             "augment" and "augerino" wrap one and transform its inputs, by H or by a learnt part.
@@ -44,24 +44,38 @@ def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any
         >>> by_method(plain, "rpp", "C4")(torch.randn(1, 1, 7, 7)).shape
         torch.Size([1, 2, 3, 3])
     """
-    check_options(by_method, method, options)
+    if not isinstance(plain, tnn.Module):
+        raise TypeError(f"by_method: the network must be a torch.nn.Module, got {short(plain)}")
+    _check_names(f"method {method!r}", options, _options_of(method))
     if method == "cnn":
         return copy.deepcopy(plain)
     if method not in METHODS and method not in WRAPPERS:
         raise ValueError(f"unknown method {method!r}: use one of {', '.join(['cnn', *METHODS, *WRAPPERS])}")
     group = group if isinstance(group, Group) else parse(group)
     if method in WRAPPERS:
-        wrapper = WRAPPERS[method]
-        own = {name: options[name] for name in _names(wrapper) if name in options}
-        types = options.get("in_type") or _scalars(plain, group), options.get("out_type")
-        return wrapper(copy.deepcopy(plain), *types, **own).train(plain.training)
+        return _wrapped(plain, method, group, **options)
     return nn.convert(plain, group, method=METHODS[method], **options)
 
 
-def _scalars(plain: tnn.Module, group: Group) -> nn.FieldType:
-    """As many as its first convolution takes."""
-    taken = (m.in_channels for m in plain.modules() if isinstance(m, tnn.Conv2d | tnn.Conv3d))
-    return nn.FieldType(group, next(taken, 1) * [group.trivial])
+def _wrapped(
+    plain: tnn.Module,
+    method: str,
+    group: Group,
+    in_type: nn.FieldType | None = None,
+    out_type: nn.FieldType | None = None,
+    **options: Any,
+) -> tnn.Module:
+    """A copy of the network, with its inputs transformed; scalars, as many as its first convolution takes."""
+    first = next((m for m in plain.modules() if isinstance(m, tnn.Conv2d | tnn.Conv3d)), None)
+    if first is not None and isinstance(first, tnn.Conv2d) != (group.dimension == 2):
+        raise ValueError(f"{group.name} acts on {group.dimension} axes, the network begins with a {first}")
+    wrapper, count = WRAPPERS[method], 1 if first is None else first.in_channels
+    in_type = in_type or nn.FieldType(group, count * [group.trivial])
+    own = {name: options[name] for name in _names(wrapper) if name in options}
+    made = wrapper(copy.deepcopy(plain), in_type, out_type, **own).train(plain.training)
+    if in_type.group != group:
+        raise ValueError(f"by_method: in_type is over {in_type.group.name}, the network over {group.name}")
+    return made
 
 
 def torch_layers(dimension: int) -> SimpleNamespace:
@@ -88,7 +102,13 @@ def default_group(network: str, group: Group | str | None, dimension: int) -> Gr
 
 def check_options(network: Callable[..., tnn.Module], method: str, options: dict[str, Any]) -> None:
     """Name the first option that is none of a network's, of ``nn.convert`` or of the method's measure."""
-    _check_names(network.__name__, options, _names(network, nn.convert, *_made_with(method)))
+    _check_names(network.__name__, options, _names(network) | _options_of(method))
+
+
+def _options_of(method: str) -> dict[str, None]:
+    """Those of ``nn.convert`` and of the method's measure."""
+    known = _names(nn.convert, *_made_with(method))
+    return {name: None for name in known if name not in ("method", "weights")}
 
 
 def check_density(method: str, options: Any) -> None:

@@ -8,7 +8,7 @@ from torch import nn as tnn
 
 from pscnn.groups import Group
 from pscnn.measures import Mixture
-from pscnn.models._methods._method import Method
+from pscnn.models._methods._method import Method, checked_strength
 
 DUAL = 10.0
 """By how much a multiplier grows in a whole training if its constraint is violated by 1 all the time."""
@@ -44,9 +44,9 @@ class Constrained(Mixture):
         self, group: Group, bandlimit: int = 2, strength: float = AdaptiveConstraint.strength, **options: Any
     ) -> None:
         super().__init__(group, bandlimit, **options)
-        if not strength > 0:
-            raise ValueError(f"Constrained: strength must be positive, got {strength}")
-        self.strength = strength
+        self.strength = checked_strength("Constrained", strength)
+        if not strength:
+            raise ValueError("Constrained: strength must be positive, got 0")
         self.gamma = tnn.Parameter(torch.ones_like(self.rest[0]))
         self.register_buffer("multiplier", torch.zeros_like(self.rest[0]))
 

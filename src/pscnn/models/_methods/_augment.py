@@ -10,9 +10,10 @@ from torch import nn as tnn
 
 from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
-from pscnn._types import Array
+from pscnn._types import AnyArray, Array
+from pscnn._words import short
 from pscnn.groups import Axial, Group
-from pscnn.models._methods._method import STEEP
+from pscnn.models._methods._method import STEEP, checked_strength
 from pscnn.nn import FieldType
 
 ELEMENTS = 4096
@@ -30,16 +31,25 @@ class Augmented(ConstantsModule):
 
     Args:
         network: Any.
-        in_type: Of its inputs: scalars, or vector fields; over H.
-        out_type: Of its outputs if they are fields; None where the answer does not depend on h.
+        in_type: Of its inputs: scalars and vectors, over H.
+        out_type: Of its outputs if they are fields, of the same kinds; None where the answer does not depend on h.
     """
 
     elements: Tensor
     noise: Tensor
+    in_vectors: Tensor
+    out_vectors: Tensor
 
     def __init__(self, network: tnn.Module, in_type: FieldType, out_type: FieldType | None) -> None:
         super().__init__()
         self.network, self.in_type, self.out_type = network, in_type, out_type
+        own = type(self).__name__
+        for name, fields in (("in", in_type), ("out", in_type if out_type is None else out_type)):
+            if not isinstance(fields, FieldType):
+                raise TypeError(f"{own}: {name}_type must be a pscnn.FieldType, got {short(fields)}")
+            if fields.group != in_type.group:
+                raise ValueError(f"{own}: out_type is over {fields.group.name}, in_type over {in_type.group.name}")
+            self.add_constant(f"{name}_vectors", _vectors(own, fields), torch.empty(0))
         self.prepare(in_type.group)
         self.seed = int(torch.randint(2**31, (), device="cpu"))
         self.register_buffer("noise", torch.rand(ROWS, 2), persistent=False)
@@ -70,9 +80,9 @@ class Augmented(ConstantsModule):
 
     def turned(self, x: Tensor, elements: Tensor) -> Tensor:
         """f(h·x), or h⁻¹·f(h·x), with an element for every input, or one for all."""
-        y = self.network(self._act(x, elements, self.in_type))
+        y = self.network(self._act(x, elements, self.in_type, self.in_vectors))
         if self.out_type is not None:
-            return self._act(y, elements.mT, self.out_type)
+            return self._act(y, elements.mT, self.out_type, self.out_vectors)
         if isinstance(y, Tensor) and y.ndim > 2:
             raise ValueError(
                 f"{type(self).__name__}: the network gives maps of shape {tuple(y.shape)}, which turn with its inputs: "
@@ -80,25 +90,26 @@ class Augmented(ConstantsModule):
             )
         return y
 
-    def _act(self, x: Tensor, elements: Tensor, fields: FieldType) -> Tensor:
-        """(h·x)(p) = ρ(h) x(h⁻¹p)."""
+    def _act(self, x: Tensor, elements: Tensor, fields: FieldType, vectors: Tensor) -> Tensor:
+        """(h·x)(p) = ρ(h) x(h⁻¹p), with the channels of the vectors among the fields."""
+        n, traced = fields.group.dimension, not isinstance(x, Tensor)
+        if not traced and (x.ndim not in (2, n + 2) or x.shape[1] != fields.size):
+            raise ValueError(
+                f"{type(self).__name__}: expected (batch, {fields.size}) or (batch, {fields.size}, and {n} spatial "
+                f"axes) for {fields}, got {tuple(x.shape)}"
+            )
         with torch.autocast(self.noise.device.type, enabled=False):
             x = x.to(elements.dtype)
-            if not all(psi.is_trivial for psi in fields.irreps):  # every n channels are a vector
-                vectors = x.reshape(x.shape[0], -1, elements.shape[-1], math.prod(x.shape[2:]))
-                x = (elements[:, None] @ vectors).flatten(1, 2).view_as(x)
-            if isinstance(x, Tensor) and x.ndim == 2:  # no map; a tracer's proxy is one
+            if len(vectors):
+                places = vectors.flatten()
+                parts = x.index_select(1, places).reshape(x.shape[0], -1, n, math.prod(x.shape[2:]))
+                turned = (elements[:, None] @ parts).reshape(x.shape[0], -1, *x.shape[2:])
+                x = turned if len(places) == fields.size else x.index_copy(1, places, turned)
+            if not traced and x.ndim == 2:  # no map
                 return x
-            n = fields.group.dimension
-            if isinstance(x, Tensor) and x.ndim != n + 2:
-                raise ValueError(
-                    f"{type(self).__name__}: {fields.group.name} acts on {n} axes, so inputs and maps must have "
-                    f"{n + 2} with batch and channels, got shape {tuple(x.shape)}"
-                )
             # In affine_grid's coordinates every axis goes from −1 to 1, and rows are counted downwards.
             sides = [x.shape[-1 - k] - 1 for k in range(n)]
-            if isinstance(x, Tensor):
-                sides = [max(side, 1) for side in sides]
+            sides = [side + (side == 0) for side in sides]
             sides[1] = -sides[1]
             entries = [elements[..., j, i] * (sides[j] / sides[i]) for i in range(n) for j in range(n)]
             source = torch.stack(entries, -1).unflatten(-1, (n, n))
@@ -126,7 +137,7 @@ class Augerino(Augmented):
         strength: float = usual_strength,
     ) -> None:
         super().__init__(network, in_type, out_type)
-        self.strength = strength
+        self.strength = checked_strength("Augerino", strength)
 
     def prepare(self, group: Group) -> None:
         """Axes of rotations, and the width."""
@@ -161,6 +172,20 @@ class Augerino(Augmented):
     def extra_repr(self) -> str:
         """The interval."""
         return f"±{math.degrees(self.width.item()) / 2:.0f}°"
+
+
+def _vectors(name: str, fields: FieldType) -> AnyArray:
+    """The channels of every vector among some fields, (vectors, n); the others are scalars."""
+    group, found, start = fields.group, list[range](), 0
+    for rho in fields.representations:
+        if rho != group.vector and not all(psi.is_trivial for psi in rho.irreps):
+            raise ValueError(
+                f"{name}: fields must be scalars or vectors, {group!r}.trivial or {group!r}.vector, got {rho.name}"
+            )
+        if rho == group.vector:
+            found.append(range(start, start + rho.size))
+        start += rho.size
+    return np.array(found, dtype=np.int64).reshape(-1, group.dimension)
 
 
 @memo

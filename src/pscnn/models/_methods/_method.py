@@ -1,10 +1,12 @@
 """What a method can change about an equivariant network."""
 
+import math
 from typing import Any, ClassVar
 
 from torch import nn as tnn
 
 from pscnn import nn
+from pscnn._words import short
 from pscnn.groups import Group
 from pscnn.measures import Measure
 from pscnn.nn import FieldType
@@ -39,3 +41,10 @@ class Method:
     def restriction(self, fields: FieldType) -> nn.Restriction | None:
         """A layer after which less symmetry is left, late in the network."""
         return None
+
+
+def checked_strength(name: str, strength: float) -> float:
+    """A method's own number, if it can be one."""
+    if not isinstance(strength, int | float) or not 0 <= strength < math.inf:
+        raise ValueError(f"{name}: strength must be a finite number of 0 or more, got {short(strength)}")
+    return strength

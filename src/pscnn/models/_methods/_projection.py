@@ -6,7 +6,7 @@ from torch import Tensor
 
 from pscnn.groups import Group
 from pscnn.measures import Mixture
-from pscnn.models._methods._method import Method
+from pscnn.models._methods._method import Method, checked_strength
 
 RATIO = 0.01
 """Weight of the equivariant part of a kernel by that of the rest."""
@@ -37,7 +37,7 @@ class PenalisedKernels(Mixture):
 
     def __init__(self, group: Group, bandlimit: int = 2, strength: float = Projection.strength, **options: Any) -> None:
         super().__init__(group, bandlimit, **options)
-        self.strength = strength
+        self.strength = checked_strength("PenalisedKernels", strength)
 
     def weight_penalty(self, equivariant: Tensor, rest: Tensor) -> Tensor:
         """What a layer adds to the loss, from its ``energies``."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pscnn.groups import Group
 from pscnn.measures import Mixture
-from pscnn.models._methods._method import Method
+from pscnn.models._methods._method import Method, checked_strength
 from pscnn.models._methods._projection import norm
 
 
@@ -41,7 +41,7 @@ class Relaxed(Mixture):
         self, group: Group, bandlimit: int = 2, strength: float = ConstraintRelaxation.strength, **options: Any
     ) -> None:
         super().__init__(group, bandlimit, **options)
-        self.strength = strength
+        self.strength = checked_strength("Relaxed", strength)
         self.register_buffer("theta", torch.zeros_like(self.rest[0]), persistent=False)  # follows from the step
 
     def advance(self, step: int, steps: int) -> None:

@@ -126,8 +126,10 @@ def convert(
         max_pool: "average" for ``AvgPoolAntialiased`` in place of max pooling, "norm" for ``NormMaxPool``.
         in_type: Type of the input; scalars by default.
         out_type: Type of an output that is an image or volume; as many scalars as the model has channels by default.
-        method: Another way to relax equivariance than by learnt densities, as an object or as a name that
-            ``pscnn.models.by_method`` knows, such as "projection".
+        method: Another way to relax equivariance than by learnt densities, such as "projection": a name of
+            ``pscnn.models.METHODS``, or what it stands for. With "cnn", "augment" and "augerino" the result is a copy
+            of the model with its weights, the latter two with inputs transformed; then no other options have a meaning
+            but types.
         density: Further options of ``Likelihood``, such as ``alignment="construction"``, or of the method.
 
     Returns:
