@@ -76,7 +76,7 @@ def test_too_few_examples_and_too_little_learnt() -> None:
     assert "below 50 no verdict is given" in report.discovery_words(few)[1]
     nothing = replace(few, examples=400)
     assert report.discovery_headline(nothing) == "These networks learnt too little to say anything about symmetries."
-    assert "no network is better than a constant answer for sure" in report.discovery_words(nothing)[1]
+    assert "compare symmetries is better than a constant answer for sure" in report.discovery_words(nothing)[1]
 
 
 def test_the_network_with_the_best_mean_is_recommended_and_called_a_guess_if_it_is_one() -> None:

@@ -80,6 +80,7 @@ def discover(
         say(text)
     if found.recommended is None:
         fail("no network is finished, so there is no report; the same command continues", 130)
+    say("writing the report")
     say(f"report: {report.write_discovery(found)}")
     best = found.folder / found.recommended.run
     say(f"to use the network: pscnn predict {best} FILES, pscnn export {best}")

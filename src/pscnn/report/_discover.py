@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pscnn.experiments import FEWEST, LABELS, Discovery, Network, Statement, Subgroup, curve
@@ -14,7 +15,7 @@ from pscnn.groups import parse
 from pscnn.report._curve import curve_figure, curve_words
 from pscnn.report._folded import address
 from pscnn.report._html import html_report
-from pscnn.report._phrases import group_words, listed, plain
+from pscnn.report._phrases import group_words, listed, mirror_words, plain
 from pscnn.report._presence import presence_words
 from pscnn.training import RunError, load
 
@@ -34,6 +35,9 @@ def subgroup_words(one: Subgroup) -> str:
         >>> subgroup_words(Subgroup(D(1), 90)), subgroup_words(Subgroup(D(2), 30))
         ('the left–right mirror (D1)', 'half turns and the mirror lines at 30° and 120° (D2)')
     """
+    mirrored = mirror_words(one.elements()) if one.group.dimension == 3 and one.group.order == 2 else None
+    if mirrored is not None:
+        return f"{mirrored} ({one})"
     if one.angle is None:
         return group_words(one.name)
     count = len(one.elements()) // 2
@@ -67,7 +71,12 @@ def discovery_headline(found: Discovery) -> str:
     whole = plain(subgroup_words(found.kept))
     if found.kept.group.name == found.group:
         return f"{whole[:1].upper()}{whole[1:]} can be enforced: that costs nothing that matters."
-    return f"The largest symmetry that can be enforced without loss: {whole}."
+    kept = [one for one in found.statements if one.verdict == "kept"]
+    others = [one.subgroup for one in _maximal(kept) if one.subgroup != found.kept]
+    if not others:
+        return f"The largest symmetry that can be enforced without loss: {whole}."
+    more = plain(listed([subgroup_words(one) for one in others[:MOST_LISTED]]))
+    return f"The largest symmetry that was tried and can be enforced without loss: {whole}; by itself also {more}."
 
 
 def discovery_words(found: Discovery) -> list[str]:
@@ -88,9 +97,9 @@ def _symmetries(found: Discovery) -> list[str]:
                 "given."
             ]
         return [
-            f"On {found.examples} held-out examples no network is better than a constant answer for sure "
-            f"({score(found.free, found)} without any symmetry, {score(found.constant, found)} for the constant). More "
-            "examples or more --minutes may help."
+            f"On {found.examples} held-out examples none of the networks that compare symmetries is better than a "
+            f"constant answer for sure ({score(found.free, found)} without any symmetry, the constant "
+            f"{score(found.constant, found)}). More examples or more --minutes may help."
         ]
     kept, broken, unclear = (
         [one for one in found.statements if one.verdict == verdict] for verdict in ("kept", "broken", "cannot tell")
@@ -134,9 +143,15 @@ def _use(found: Discovery) -> list[str]:
         for gap in gaps
     ]
     said = f" ({unit}: {'; '.join(parts)})" if parts else ""
-    if found.sure:
+    constant = np.asarray(best.validation).mean() <= found.constant
+    if constant:
+        out = [f"No network of the table is better than a constant answer; the best mean has the {label}{said}."]
+    elif found.sure:
         return [f"Use the network that is best for sure: {label}{said}."]
-    out = [f"Use, as the better guess, the network with the best mean: {label}{said}. Not all differences are certain."]
+    else:
+        out = [f"Use, as the better guess, the network with the best mean: {label}{said}."]
+        if any(gap.low <= 0 for gap in gaps):
+            out[0] += " Not all differences are certain."
     if found.hasty:
         names = listed([f"the {network_label(one, found)} {one.epochs}" for one in found.hasty])
         out.append(
@@ -198,7 +213,8 @@ def discovery_scores(found: Discovery) -> list[list[str]]:
 
 def discovery_costs(found: Discovery) -> list[list[str]]:
     """Heading and one row per subgroup."""
-    out = [["enforced", "verdict", "cost", "95 % interval", "score"]]
+    last = "error" if found.about.regression else "score"
+    out = [["enforced", "verdict", "cost", "95 % interval", last]]
     for one in found.statements:
         mean, low, high = (change(value, found, sign=False) for value in (one.cost, one.low, one.high))
         because = "" if one.because is None else f" (as {one.because} is)"

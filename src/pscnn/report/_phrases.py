@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
+from pscnn._types import Array
 from pscnn.densities import KEPT, LayerSummary
 from pscnn.groups import parse
 
@@ -29,6 +32,11 @@ def group_words(name: str) -> str:
         ('the top–bottom mirror', 'all rotations about z (SO(2)@z)')
     """
     symbol, _, axis = name.partition("@")
+    if axis.endswith(", turn"):
+        axis = axis.removesuffix(", turn")
+        turns = plain(group_words(f"{parse(symbol).rotations.name}@{axis}"))
+        across = f"half turns about {'an axis' if symbol == 'D(1)' else 'axes'} across {axis} ({name})"
+        return across if symbol == "D(1)" else f"{turns} and {across}"
     if axis:
         inner = group_words(symbol)
         return f"{inner[: inner.rindex(' (')]} about {axis} ({name})" if " (" in inner else f"{inner} about {axis}"
@@ -44,6 +52,24 @@ def group_words(name: str) -> str:
         rounded = ", ".join(f"{float(x) + 0.0:.1f}".replace("-", "−") for x in found.groups())
         return f"rotations about the {named} axis" if named else f"rotations about the axis ({rounded})"
     return "no symmetry" if name in ("e", "the identity") else name
+
+
+def mirror_words(elements: Array) -> str | None:
+    """A single mirror in space by the axis that it turns round; None if the other element is no mirror.
+
+    Args:
+        elements: Of the group, (2, 3, 3).
+    """
+    mirror = elements[np.abs(elements - np.eye(3)).max((1, 2)) > 1e-6][0]
+    values, vectors = np.linalg.eigh((mirror + mirror.T) / 2)
+    if not np.allclose(values, [-1, 1, 1], atol=1e-6):
+        return None
+    along = np.abs(vectors[:, 0])
+    named = {"x": "left and right", "y": "front and back", "z": "top and bottom"}
+    for axis, name, length in zip(named, named.values(), along, strict=True):
+        if length > 1 - 1e-6:
+            return f"the mirror that exchanges {name}, {axis} and −{axis}"
+    return f"the mirror along ({', '.join(f'{x:.1f}' for x in vectors[:, 0] + 0.0)})"
 
 
 def _mirror(angle: int) -> str:

@@ -9,7 +9,7 @@ from pscnn.report._phrases import group_words, listed
 
 VERDICTS = ("kept", "broken", "cannot tell")
 COMES = {
-    True: "The examples come as often transformed by {them} as not",
+    True: "The examples seem to come as often transformed by {them} as not",
     False: "The examples do not come transformed by {them}, so poses are not alike",
     None: "Whether the examples come transformed by {them} cannot be told from so few",
 }

@@ -36,13 +36,13 @@ from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
 from pscnn.experiments._discover._poses import find_poses, folds, read_poses, write_poses
 from pscnn.experiments._discover._prepare import is_prepared, prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup, between, candidates, likely_mirrors, scouts
-from pscnn.experiments._discover._verdict import BROKEN, UNCLEAR, Comparison, compare
+from pscnn.experiments._discover._verdict import BROKEN, FEWEST, UNCLEAR, Comparison, compare
 from pscnn.experiments._presence import Presence
 from pscnn.groups import O2, C, Group, parse
 from pscnn.tasks.own import OwnSettings
 from pscnn.training import ConfigError
 
-VERSION = 1
+VERSION = 2
 """Of what is kept for resuming; another one is done again."""
 MOST_MINUTES = 1_000_000
 MOST_ELEMENTS = 128
@@ -181,11 +181,12 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
     names = ", ".join(str(one) for one in subgroups[1:])
     work.say(f"comparing networks in which these are enforced: {names}")
     collected: list[tuple[Sequence[Subgroup], PartResult]] = []
+    steps = _plan.steps(sum(work.about.counts[:2]), batch_size(work.about))
     for seed in range(ROUNDS):
         begun, further = work.clock.spent, list[tuple[Sequence[Subgroup], PartResult]]()
-        for result in _parts(work, subgroups, seed):
+        for result in _parts(work, subgroups, seed, steps):
             further.append((subgroups, result))
-            if seed == 0 or len(further) == PARTS:  # later rounds count as a whole
+            if not collected or len(further) == PARTS:  # later rounds count as a whole
                 together = [*collected, *further]
                 found = _with(found, _compared(together, work.about), len(together))
                 yield replace(found, complete=False)
@@ -196,7 +197,12 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
         if refined and left > 0.3 * took:
             work.say(f"once more with mirror lines between: {', '.join(map(str, refined))}")
             subgroups = [subgroups[0], *refined]
-        elif not unclear or not found.learnt or left < 1.05 * max(took, 1.0):
+        elif not found.learnt:
+            if found.examples < FEWEST or left < 2.1 * max(took, 1.0):
+                break
+            collected, steps = [], 2 * steps  # what has learnt nothing says nothing
+            work.say(f"networks learnt too little in {steps // 2} steps; once more, with up to {steps}")
+        elif not unclear or left < 1.05 * max(took, 1.0):
             break
         else:
             subgroups = list(dict.fromkeys(one for some, _ in collected for one in some))
@@ -243,8 +249,7 @@ def _probe_job(
     return Job(name, train_part, arguments, read, PartResult.save)
 
 
-def _parts(work: _Work, subgroups: Sequence[Subgroup], seed: int) -> Iterator[PartResult]:
-    steps = _plan.steps(sum(work.about.counts[:2]), batch_size(work.about))
+def _parts(work: _Work, subgroups: Sequence[Subgroup], seed: int, steps: int) -> Iterator[PartResult]:
     seconds = max(1.0, work.clock.each(_plan.COMPARE, PARTS) - 1)
     mark = _digest([one.to_json() for one in subgroups])
     jobs = [

@@ -11,7 +11,7 @@ from pscnn._words import duration
 SCOUT, COMPARE, NETWORKS = 0.12, 0.57, 0.87
 """Shares of the time after which scouting ends, comparing ends, and the training of the networks in the table ends."""
 STEPS, SCOUT_STEPS = 240, 110
-"""Of a probe, at most; more examples get more (``EPOCHS``)."""
+"""Of a probe, at most; more examples get more (``EPOCHS``), and so do tasks of which nothing is learnt with these."""
 EPOCHS = 6
 START = 6.0
 """Seconds until a process has begun."""
@@ -46,7 +46,7 @@ class Clock:
 
 
 def steps(examples: int, batch_size: int) -> int:
-    """Of a probe, at most."""
+    """Of a probe at first, at most."""
     return max(STEPS, EPOCHS * math.ceil(examples / batch_size))
 
 

@@ -11,8 +11,10 @@ much as one network.
 
 No end may read the pose of an example off the grid of pixels: the trunk sees g·x for a random g, and ρ(g)⁻¹ takes its
 features back. What the grid adds is then the same for all poses, and the end of K = H, for which g is unknown, can tell
-nothing from it. Nor off where it lies: programs draw and scanners scan half a pixel beside the centre, the same way in
-every example, so that all are moved a little at random as well, once for all turns over which an answer is averaged.
+nothing from it. Nor off the frame: of every example only a disk is seen, which fades to the mean along its rim, and
+large ones are made smaller by a Gaussian, which has no corners and looks alike on pixels and between them. Nor off
+where it lies: programs draw and scanners scan half a pixel beside the centre, the same way in every example, so that
+all are moved a little at random as well, once for all turns over which an answer is averaged.
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ COARSEST = {2: 9, 3: 5}
 """Side of the map that is read as a whole."""
 SHIFT = 0.05
 """Standard deviation of the distance by which examples are moved along each axis, as a share of the longest side."""
+BLUR = 1.0
+"""Standard deviation of the Gaussian by which examples are made smaller, in pixels of the smaller ones."""
+RIM = 2.0
+"""Pixels over which an example fades, in the outermost part of its disk."""
 HIDDEN = 32
 DROPPED = 0.1
 # Numbers of fields and their highest frequency, by layer; of the features at last.
@@ -121,7 +127,12 @@ class Trunk(tnn.Module):
 
     def averaged(self, x: Tensor) -> Tensor:
         """Examples on its coarser grid."""
-        return torch.cat([F.interpolate(some, self.sides, mode="area") for some in x.split(64)])
+        out = []
+        for some in x.split(64):
+            for axis, side in enumerate(self.sides, 2):
+                some = (some.movedim(axis, -1) @ _gaussian(x.shape[axis], side).to(x).T).movedim(-1, axis)
+            out.append(some)
+        return torch.cat(out)
 
     def _enlarged(self, x: Tensor) -> Tensor:
         how = {2: "bilinear", 3: "trilinear"}[x.ndim - 2]
@@ -133,11 +144,36 @@ def _irreps(group: Group, frequency: int) -> DirectSum:
     return direct_sum(list(group.irreps(highest)))
 
 
+def _distance(sides: Sequence[int]) -> Tensor:
+    """Of every pixel from the centre."""
+    axes = [torch.arange(side) - (side - 1) / 2 for side in sides]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij")).square().sum(0).sqrt()
+
+
 def _disk(sides: Sequence[int]) -> Tensor:
     """1 where every rotation stays on the grid, fading to 0 over a pixel: corners would tell how it was turned."""
-    axes = [torch.arange(side) - (side - 1) / 2 for side in sides]
-    distance = torch.stack(torch.meshgrid(*axes, indexing="ij")).square().sum(0).sqrt()
-    return ((max(sides) / 2 - distance) / 1.5 + 0.5).clamp(0, 1)
+    return ((max(sides) / 2 - _distance(sides)) / 1.5 + 0.5).clamp(0, 1)
+
+
+def without_frame(x: Tensor) -> Tensor:
+    """What lies in the largest disk of examples (B, C, …); towards its rim and beyond, the mean along the rim.
+
+    The mean along the frame would not do: it may depend on how what is in it lies to the frame.
+    """
+    sides = x.shape[2:]
+    inside = ((max(sides) / 2 - 0.5 - _distance(sides).to(x)) / RIM).clamp(0, 1)
+    rim = ((inside > 0) & (inside < 1)).to(x) if inside.min() < 1 else torch.ones_like(inside)
+    axes = tuple(range(2, x.ndim))
+    mean = (x * rim).sum(axes, keepdim=True) / rim.sum()
+    return mean + (x - mean) * inside
+
+
+def _gaussian(many: int, few: int) -> Tensor:
+    """From pixels along an axis to fewer ones, (few, many): Gaussian weights about where these lie."""
+    step = many / few
+    places = (torch.arange(few) + 0.5) * step - 0.5
+    weights = (-((torch.arange(many) - places[:, None]) / (BLUR * step)).square() / 2).exp()
+    return weights / weights.sum(1, keepdim=True)
 
 
 class Probe(tnn.Module):
@@ -187,7 +223,7 @@ class Probe(tnn.Module):
     def features(self, x: Tensor, shifts: Tensor, rng: np.random.Generator) -> Tensor:
         """ρ(g)⁻¹ v(g·x) for a random g for every example, (B, 2, size)."""
         elements = self.group.sample(len(x), int(rng.integers(2**31)))
-        turned = self.trunk(transform(x, torch.as_tensor(elements), shifts))
+        turned = self.trunk(transform(without_frame(x), torch.as_tensor(elements), shifts))
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         return torch.einsum("bij,bcj->bci", back, turned)
 
@@ -204,7 +240,7 @@ class Probe(tnn.Module):
             rng: Of the elements.
         """
         elements = self.group.sample(len(x), int(rng.integers(2**31)))
-        turned = self.trunk(transform(x, torch.as_tensor(elements), shifts), places)
+        turned = self.trunk(transform(without_frame(x), torch.as_tensor(elements), shifts), places)
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         features = torch.einsum("bij,bpcj->bpci", back, turned)
         said = self.ends(features.flatten(0, 1), rng).unflatten(1, features.shape[:2]).movedim(-1, 2)
@@ -213,8 +249,9 @@ class Probe(tnn.Module):
 
     def shifts(self, x: Tensor, rng: np.random.Generator) -> Tensor:
         """By how many pixels every example is moved along the axes of its array, (B, n)."""
-        distance = SHIFT * max(x.shape[2:])
-        return torch.as_tensor(distance * rng.standard_normal((len(x), x.ndim - 2)).clip(-2, 2))
+        moves = rng.standard_normal((len(x), x.ndim - 2))  # alike in all directions
+        moves *= np.minimum(1, 2 / np.linalg.norm(moves, axis=1, keepdims=True))
+        return torch.as_tensor(SHIFT * max(x.shape[2:]) * moves)
 
     def on_grid(self, masks: Tensor) -> Tensor:
         """Classes at all pixels of the trunk's grid, (B, pixels)."""
