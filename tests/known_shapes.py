@@ -28,6 +28,7 @@ OWN: dict[str, Kept | Some] = {
     "plus": Kept("D(4)", 0), "square": Kept("D(4)", 0), "triangle": Kept("D(3)", 0), "star": Kept("D(5)", 0),
     "saw": Kept("C(4)"), "N": Kept("C(2)"), "S": Kept("C(2)"), "b": Kept("C(1)"), "six": Kept("C(1)"),
     "hand": Kept("D(1)", 0), "L": Kept("C(1)"), "coarse": Kept("D(2)", 0), "fine": Kept("D(2)", 0),
+    "mesh": Kept("D(4)", 0),
     "trousers": Kept("D(1)", 90), "shirt": Kept("D(1)", 90), "dress": Kept("D(1)", 90),
     "shoe": Kept("C(1)"), "bag": Kept("D(1)", 90),
     "comet in space": Kept("O(2)@x"), "helix": Kept("C(2)@y"), "rod": _AXIAL, "ring": _AXIAL,

@@ -39,7 +39,9 @@ def test_images_turn_as_their_poses_do(shape: str) -> None:
     (fine,) = picture(shape, pose[None], 112)
     (turned,) = picture(shape, (rotation(np.radians(33.0)) @ pose)[None], 112)
     by_pixels = ndimage.rotate(fine, 33, reshape=False, order=3)
-    assert difference(turned[None], by_pixels[None]) < 0.03
+    y, x = np.mgrid[:112, :112] - 55.5
+    inside = np.hypot(x, y) < 54  # what comes from the corners is not known
+    assert difference((turned * inside)[None], (by_pixels * inside)[None]) < 0.03
 
 
 @pytest.mark.parametrize("shape", SOLID)

@@ -141,8 +141,71 @@ def test_no_pose_can_be_read_off_where_an_example_lies() -> None:
     probe = Probe(O2(), [IDENTITY], 1, (28, 28), 2)
     shifts = probe.shifts(torch.zeros(4000, 1, 28, 28), np.random.default_rng(0))
     assert shifts.std(0).tolist() == pytest.approx([1.4, 1.4], rel=0.2)
-    assert shifts.abs().max() == pytest.approx(2.8)
+    assert shifts.norm(dim=1).max() == pytest.approx(2.8)  # alike in all directions
     assert shifts.mean(0).abs().max() < 0.1
+
+
+def stripes(side: int, angle: float, wavelength: float, phase: float = 0.0) -> torch.Tensor:
+    """An image full of them, about its centre."""
+    y, x = torch.meshgrid(*2 * [torch.arange(side, dtype=torch.float64) - (side - 1) / 2], indexing="ij")
+    along = x * np.cos(angle) - y * np.sin(angle)
+    return (2 * np.pi * along / wavelength + phase).cos()[None, None]
+
+
+def test_no_pose_can_be_read_off_the_frame() -> None:
+    """What is turned and moved is the same as what was drawn so: there is no edge that turns along."""
+    angle, shift = np.radians(45), torch.tensor([[2.0, -1.5]], dtype=torch.float64)  # downwards, to the right
+    turn = torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    upright, turned = (stripes(40, start, 9.0) for start in (0.3, 0.3 + angle))
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    down, right = shift[0] @ quarter.mT @ turn.mT @ quarter  # the same move, turned
+    moved = torch.stack([down, right])[None]
+    whole = torch.eye(2, dtype=torch.float64)
+    for seen, agree in ((_probe.without_frame, True), (lambda x: x, False)):
+        one = transform(seen(upright), turn, shift)
+        other = transform(seen(turned), whole, moved)
+        inside = _probe._distance((40, 40)) < 20
+        error = ((one - other)[..., inside].square().mean() / other[..., inside].square().mean()).sqrt()
+        assert (error < 0.02) == agree, error
+
+
+@pytest.mark.parametrize("angle", [0.0, 22.5, 45.0])
+def test_smaller_examples_look_alike_on_pixels_and_between_them(angle: float) -> None:
+    """Windows of two or three pixels would make a pattern that tells how an example was turned."""
+    phases = 2 * np.pi * np.arange(8) / 8
+    images = torch.cat([stripes(64, np.radians(angle), 9.0, phase) for phase in phases])
+    trunk = Probe(O2(), [IDENTITY], 1, (64, 64), 2).trunk
+    power = trunk.averaged(images).square().mean((0, 1))[4:-4, 4:-4]
+    step = 64 / 41
+    expected = np.exp(-((2 * np.pi * step * _probe.BLUR / 9.0) ** 2)) / 2  # of a Gaussian
+    assert power.min() == pytest.approx(expected, rel=2e-3)
+    assert power.max() == pytest.approx(expected, rel=2e-3)
+
+
+def test_what_has_learnt_nothing_is_trained_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[int, int]]()
+
+    def parts(work: Any, subgroups: Any, seed: int, steps: int) -> Any:
+        asked.append((seed, steps))
+        rows, enough = np.arange(sum(work.about.counts[:2])), steps >= 4 * 240
+        for part in range(_parts.PARTS):
+            own_rows = rows[part :: _parts.PARTS]
+            scores = np.full((len(subgroups), len(own_rows)), float(enough))
+            scores[1:] *= own_rows // 4 % 2  # all but the identity cost half
+            constant = np.asarray(own_rows // 4 % 2, dtype=float)
+            yield _parts.PartResult(own_rows, scores, constant, np.zeros(len(subgroups)), steps, 0.01)
+
+    monkeypatch.setattr(_engine, "_parts", parts)
+    monkeypatch.setattr(_engine, "_look", lambda work: ([], []))
+    monkeypatch.setattr(_engine, "_networks", lambda *_: iter(()))
+    said = list[str]()
+    found = pscnn.discover(sky(160), minutes=1, out=tmp_path, workers=1, accelerator="cpu", say=said.append)
+    assert [steps for _, steps in asked[:3]] == [240, 480, 960]
+    assert len({seed for seed, _ in asked}) == len(asked)
+    assert "networks learnt too little in 480 steps; once more, with up to 960" in said
+    assert found.learnt
+    assert found.kept == IDENTITY
+    assert found.trained == _parts.PARTS  # the others are forgotten
 
 
 @pytest.mark.parametrize("kind", ["classes", "masks"])

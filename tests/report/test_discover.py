@@ -10,7 +10,7 @@ import pytest
 from pscnn import report
 from pscnn.data import own
 from pscnn.experiments import Discovery, Network, Statement, Subgroup
-from pscnn.groups import O2, SO2, C, D
+from pscnn.groups import O2, O3, SO2, C, D
 from pscnn.training import RunError
 
 HALF, MIRROR, ALL, WHOLE = Subgroup(C(2)), Subgroup(D(1), 90.0), Subgroup(SO2()), Subgroup(O2())
@@ -39,6 +39,30 @@ def test_subgroups_in_words() -> None:
     assert report.subgroup_words(Subgroup(D(1), 30.0)) == "the mirror line at 30° (D1)"
     assert report.subgroup_words(Subgroup(D(4), 22.5)) == (
         "quarter turns and the mirror lines at 22.5°, 67.5°, 112.5° and 157.5° (D4)"
+    )
+
+
+def test_subgroups_in_space_in_words() -> None:
+    z = (0, 0, 1)
+    said = {str(one): report.subgroup_words(one) for one in (
+        Subgroup(D(1).about((1, 0, 0))), Subgroup(D(1).about(z), 90.0), Subgroup(D(1).about(z), 0.0),
+        Subgroup(O2().about(z, "turn")), Subgroup(C(2).about(z)), Subgroup(O3()),
+    )}  # fmt: skip
+    assert said == {
+        "D(1)@x": "the mirror that exchanges top and bottom, z and −z (D(1)@x)",
+        "D(1)@z at 90°": "the mirror that exchanges left and right, x and −x (D(1)@z at 90°)",
+        "D(1)@z at 0°": "the mirror that exchanges front and back, y and −y (D(1)@z at 0°)",
+        "O(2)@z, turn": "all rotations about z and half turns about axes across z (O(2)@z, turn)",
+        "C(2)@z": "half turns about z (C(2)@z)",
+        "O(3)": "all rotations and reflections in space (O(3))",
+    }
+
+
+def test_several_largest_symmetries_are_all_named() -> None:
+    some = found(ALL, statement(ALL, "kept", 0.0), statement(MIRROR, "kept", 0.0), statement(WHOLE, "broken", 0.3))
+    assert report.discovery_headline(some) == (
+        "The largest symmetry that was tried and can be enforced without loss: all rotations; by itself also the "
+        "left–right mirror."
     )
 
 
@@ -90,6 +114,14 @@ def test_the_network_with_the_best_mean_is_recommended_and_called_a_guess_if_it_
     words = report.discovery_words(hasty)
     assert any(text.startswith("Use, as the better guess") for text in words)
     assert any("some networks had few epochs (the plain CNN 1). Give more --minutes" in text for text in words)
+    useless = replace(some, networks=[row("kept", 45), row("cnn", 44)])
+    assert any(
+        text.startswith("No network of the table is better than a constant answer; the best mean has the equivariant")
+        for text in report.discovery_words(useless)
+    )
+    far = replace(some, networks=[row("kept", 98), replace(row("cnn", 30), epochs=1)])
+    assert not any("Not all differences are certain" in text for text in report.discovery_words(far))
+    assert any("Not all differences are certain" in text for text in report.discovery_words(some))
     plain = replace(some, networks=[row("kept", 80), row("cnn", 90)])
     assert plain.recommended is not None
     assert plain.recommended.kind == "cnn"

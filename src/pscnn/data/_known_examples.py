@@ -43,6 +43,7 @@ class KnownTask:
         shift: Places are uniform in a disk or ball of this radius, in halves of the side.
         beside: By how much everything lies beside the centre, to the right and up, in pixels.
         dimension: 2 for images, 3 for volumes.
+        side: In pixels; 28 for images and 16 for volumes if it is 0.
     """
 
     words: str
@@ -60,11 +61,12 @@ class KnownTask:
     shift: float = 0.1
     beside: tuple[float, ...] = ()
     dimension: int = 2
+    side: int = 0
 
     @property
     def size(self) -> int:
         """Side length in pixels."""
-        return 28 if self.dimension == 2 else 16
+        return self.side or (28 if self.dimension == 2 else 16)
 
     @property
     def kind(self) -> str:

@@ -52,6 +52,13 @@ def _grating(spacing: float) -> list[Stroke]:
     return [stroke for x, y in ends for stroke in _line((-x, y), (x, y), width=-0.03)]
 
 
+def _mesh(spacing: float) -> list[Stroke]:
+    """Beyond the corners of an image, at any pose and size."""
+    places = [(k + 0.5) * spacing for k in range(round(-2.2 / spacing), round(2.2 / spacing))]
+    return [stroke for p in places for ends in (((p, -2.2), (p, 2.2)), ((-2.2, p), (2.2, p)))
+            for stroke in _line(*ends, width=-0.05)]  # fmt: skip
+
+
 def _helix() -> list[Stroke]:
     angles = [2 * math.pi * 1.2 * (k / 20 - 0.5) for k in range(21)]
     return _line(*((0.17 * a, 0.45 * math.cos(a), 0.45 * math.sin(a)) for a in angles))
@@ -78,6 +85,7 @@ SHAPES: dict[str, list[Stroke]] = {
     "L": _line((-0.3, 0.7), (-0.3, -0.6), (0.45, -0.6)),
     "coarse": _grating(0.42),
     "fine": _grating(0.24),
+    "mesh": _mesh(0.3),
     # Clothes, upright.
     "trousers": [*_line((-0.2, 0.6), (0.2, 0.6), width=0.05), *_line((-0.18, 0.5), (-0.3, -0.65), width=0.06),
                  *_line((0.18, 0.5), (0.3, -0.65), width=0.06)],

@@ -106,6 +106,10 @@ TASKS: dict[str, KnownTask] = {
         "Squares turned by 22.5° to the left or to the right, within ±15°.",
         (Kept("D(4)", 22.5),), ("square",), centres=(22.5, -22.5), spread=15, period=90,
     ),
+    "meshes": KnownTask(
+        "Meshes that fill images of 64 pixels, upright or turned by 45°, within ±15°.",
+        (Kept("D(4)", 0),), ("mesh",), centres=(0, 45), spread=15, period=90, side=64,
+    ),
     # Everything.
     "polygons": KnownTask(
         "Triangles, squares and stars at any angle.",

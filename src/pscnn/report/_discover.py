@@ -17,7 +17,7 @@ from pscnn.report._folded import address
 from pscnn.report._html import html_report
 from pscnn.report._phrases import group_words, listed, mirror_words, plain
 from pscnn.report._presence import presence_words
-from pscnn.training import RunError, load
+from pscnn.training import RunError, load, suitable_threads
 
 TOLERANCE = {False: "3 points", True: "3 % of the variance, and no more than the error without any symmetry"}
 MOST_LISTED = 4
@@ -285,7 +285,8 @@ def _curve(found: Discovery) -> dict[str, Any]:
         return {"label": network_label(best, found), "words": [], "picture": ""}
     x, y = task.batch("test", split, rows, 0)
     buffer = io.BytesIO()
-    drawn = curve(model, x, y, parse(found.group), found.about.kind, steps=CURVE_STEPS)
+    with suitable_threads(model):
+        drawn = curve(model, x, y, parse(found.group), found.about.kind, steps=CURVE_STEPS)
     curve_figure(drawn).savefig(buffer, format="svg")
     return {
         "label": network_label(best, found),

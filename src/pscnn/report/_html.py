@@ -76,7 +76,11 @@ def html_report(
         autoescape=True, undefined=jinja2.StrictUndefined, loader=jinja2.PackageLoader("pscnn.report"), trim_blocks=True
     )
     environment.globals["source"] = partial(_source, environment)
-    page = environment.get_template("report.html").render(**_content(runs, labels, data_dir, answer))
+    results = [_result(run) for run in runs]
+    loaded = [training.load(run) for run in runs]
+    with training.suitable_threads(nn.ModuleList([model for _, model in loaded])):
+        content = _content(runs, labels, results, loaded, data_dir, answer)
+    page = environment.get_template("report.html").render(**content)
     try:
         write_whole(path, page)
     except OSError as error:
@@ -130,11 +134,14 @@ def _free(path: Path) -> Path:
 
 
 def _content(
-    runs: Sequence[Path], labels: Mapping[str, str], data_dir: str | Path | None, answer: Mapping[str, Any] | None
+    runs: Sequence[Path],
+    labels: Mapping[str, str],
+    results: Sequence[dict[str, Any]],
+    loaded: Sequence[tuple[Task, nn.Module]],
+    data_dir: str | Path | None,
+    answer: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Everything that the page says."""
-    results = [_result(run) for run in runs]
-    loaded = [training.load(run) for run in runs]
     tasks = [task for task, _ in loaded]
     confusions = [
         training.read_confusion(r, len(t.class_names)) if t.class_names else None
