@@ -137,7 +137,7 @@ def _content(
     runs: Sequence[Path],
     labels: Mapping[str, str],
     results: Sequence[dict[str, Any]],
-    loaded: Sequence[tuple[Task, nn.Module]],
+    loaded: Sequence[training.Trained],
     data_dir: str | Path | None,
     answer: Mapping[str, Any] | None,
 ) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pscnn.training._learner import Classification, Data, Learner, Supervised
 from pscnn.training._place import choose_device, suitable_threads, wake
 from pscnn.training._run import (
     RunError,
+    Trained,
     check_environment,
     check_result,
     diverged,
@@ -52,6 +53,7 @@ __all__ = [
     "Supervised",
     "Target",
     "Task",
+    "Trained",
     "TrainerSettings",
     "Watch",
     "answers",
