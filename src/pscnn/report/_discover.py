@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from pscnn.experiments import FEWEST, LABELS, Discovery, Network, Statement, Subgroup, curve
@@ -143,8 +142,7 @@ def _use(found: Discovery) -> list[str]:
         for gap in gaps
     ]
     said = f" ({unit}: {'; '.join(parts)})" if parts else ""
-    constant = np.asarray(best.validation).mean() <= found.constant
-    if constant:
+    if best.mean <= found.constant:
         out = [f"No network of the table is better than a constant answer; the best mean has the {label}{said}."]
     elif found.sure:
         return [f"Use the network that is best for sure: {label}{said}."]

@@ -193,7 +193,8 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
         collected += further
         took, left = work.clock.spent - begun, work.clock.until(_plan.COMPARE)
         unclear = [one for one in found.statements if one.verdict == UNCLEAR]
-        refined = _refined(collected, found, folds(poses)) if seed == 0 and work.group == O2() else []
+        first = len(collected) == PARTS and work.group == O2()
+        refined = _refined(collected, found, folds(poses)) if first else []
         if refined and left > 0.3 * took:
             work.say(f"once more with mirror lines between: {', '.join(map(str, refined))}")
             subgroups = [subgroups[0], *refined]

@@ -162,9 +162,8 @@ def without_frame(x: Tensor) -> Tensor:
     """
     sides = x.shape[2:]
     inside = ((max(sides) / 2 - 0.5 - _distance(sides).to(x)) / RIM).clamp(0, 1)
-    rim = ((inside > 0) & (inside < 1)).to(x) if inside.min() < 1 else torch.ones_like(inside)
-    axes = tuple(range(2, x.ndim))
-    mean = (x * rim).sum(axes, keepdim=True) / rim.sum()
+    rim = ((inside > 0) & (inside < 1)).to(x)
+    mean = (x * rim).sum(tuple(range(2, x.ndim)), keepdim=True) / rim.sum()
     return mean + (x - mean) * inside
 
 
