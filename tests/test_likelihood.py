@@ -168,6 +168,14 @@ def test_support_confines_the_density() -> None:
         np.testing.assert_allclose(moment.detach(), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(("support", "keep"), [(SO2(), C(4)), (D(4), D(1)), (C(4), C(4))], ids=str)
+def test_what_is_kept_is_kept_within_the_support(support: Group, keep: Group) -> None:
+    lam = random_likelihood(O2(), support=support, keep=keep, dtype=F64)
+    for k in keep.quadrature(0)[0]:
+        for psi, moment in lam.moments().items():
+            torch.testing.assert_close(torch.as_tensor(psi.matrices(k[None])[0]) @ moment, moment)
+
+
 def test_lowest_frequency_leaves_slow_irreps_out() -> None:
     lam = Likelihood(SO2(), 4, lowest=3)
     assert [psi.index for psi in lam.irreps] == [(0,), (3,), (4,)]
@@ -208,6 +216,8 @@ def test_pickle_and_state_dict_round_trip(group: Group) -> None:
         ({"lowest": 3}, "between 0 and the bandlimit 2, got 3"),
         ({"alignment": "hard"}, "'soft' or 'construction', got 'hard'"),
         ({"keep": O3()}, "O\\(3\\) is not a subgroup of O\\(2\\)"),
+        ({"keep": C(4), "support": C(2)}, r"a subgroup of the support C\(2\), got C\(4\): .* use a larger support"),
+        ({"keep": D(1), "support": C(4)}, r"a subgroup of the support C\(4\), got D\(1\)"),
         ({"initial": lambda h: h}, "one finite number per element"),
         ({"initial": lambda h: h[:, 0, 0], "alignment": "construction"}, "cannot be combined"),
     ],

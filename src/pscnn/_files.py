@@ -105,7 +105,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     It is made here and under a name that nobody foresees: a link that lies in a received folder is not followed.
     """
-    partial = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.partial{path.suffix}")
+    partial = _beside(path)
     try:
         partial.open("xb").close()
         yield partial
@@ -113,6 +113,25 @@ def written_whole(path: Path) -> Iterator[Path]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.stem}.{secrets.token_hex(4)}.partial{path.suffix}")
+
+
+def expanded(path: str | Path) -> Path:
+    """With the home folder for ~; as it is where nobody is called so."""
+    try:
+        return Path(path).expanduser()
+    except (RuntimeError, ValueError):
+        return Path(path)
+
+
+def check_place(path: Path) -> None:
+    """Raise now what would be raised if the file were written after minutes of work."""
+    partial = _beside(path)
+    partial.open("xb").close()
+    partial.unlink()
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -1,6 +1,7 @@
 """Numbers in words, and values in a few of them."""
 
 import reprlib
+from collections.abc import Sequence
 from typing import Any
 
 _SHORT = reprlib.Repr()
@@ -27,3 +28,15 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.{0 if seconds >= 9.95 else 1}f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def aligned(table: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Lines of a table; columns beyond those with a side are aligned on the right.
+
+    Example:
+        >>> aligned([["layer", "kept", "size"], ["1", "C(4)", "1"]], "<<")
+        ['layer  kept  size', '1      C(4)     1']
+    """
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    formats = [f"{{:{side}{width}}}" for side, width in zip(sides.ljust(len(widths), ">"), widths, strict=True)]
+    return ["  ".join(formats).format(*line).rstrip() for line in table]

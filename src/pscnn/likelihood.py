@@ -35,7 +35,8 @@ class Likelihood(Measure):
             highest frequency of their own.
         lowest: The lowest frequency of non-trivial irreps that may be broken; lower ones stay fully equivariant.
         keep: A subgroup K that is always kept: λ(kh) = λ(h), so layers are exactly K-equivariant whatever is learnt.
-        support: A subgroup outside of which the density is zero; λ is then a density on that subgroup.
+        support: A subgroup outside of which the density is zero; λ is then a density on that subgroup. It must contain
+            what is kept.
         initial: Logits to start from instead of zero (a prior): a function of elements (N, n, n) giving (N,), projected
             onto the band-limit.
         alignment: "soft" leaves the maximum free; the alignment error can pull it to the identity (paper, Eq. 13);
@@ -81,6 +82,11 @@ class Likelihood(Measure):
         self.alignment = alignment
         self.support = None if support is None else group.as_subgroup(support)
         self.keep = None if keep is None else group.as_subgroup(keep)
+        if self.keep is not None and self.support is not None and not self.keep.is_subgroup_of(self.support):
+            raise ValueError(
+                f"Likelihood: keep must be a subgroup of the support {self.support.name}, got {self.keep.name}: "
+                "outside of the support nothing is kept; use a larger support, or keep less"
+            )
         constants = _constants(group, self.irreps, self.keep, self.support, bandlimit)
         like = torch.empty(0, device=device, dtype=dtype)
         for name in ("log_weights", "logit_matrix", "moment_matrix"):

@@ -12,7 +12,7 @@ from pscnn import FieldType, nn
 from pscnn.densities import grid_elements, typed_layers
 from pscnn.groups import O2, O3, SO2, SO3, C, D, Group, parse
 from pscnn.measures import Mixture
-from pscnn.models import METHODS, VOLUME_METHODS, advance, build
+from pscnn.models import METHODS, VOLUME_METHODS, advance, build, by_method
 
 
 def types(group: Group) -> tuple[FieldType, FieldType]:
@@ -51,6 +51,44 @@ def test_the_equivariant_part_is_the_mean_over_the_group(group: Group) -> None:
     assert torch.allclose(torch.as_tensor(mean), part, atol=1e-10)  # and the mean of the kernel
     rest = (smooth - part).flatten()
     assert abs((rest @ nn.equivariant_part(smooth - part, inn, out).flatten()).item()) < 1e-9
+
+
+@pytest.mark.parametrize("group", [C(4), C(3), O2(), SO3()], ids=str)
+def test_grouped_kernels_are_compared_as_whole_ones_with_zeros_between_groups(group: Group) -> None:
+    torch.manual_seed(0)
+    fields = FieldType(group, 2 * [group.trivial, group.vector])
+    layer = convolution(fields, fields, groups=2, likelihood=Mixture(group, 2)).double()
+    grouped, half = layer.kernel().detach(), fields.size // 2
+    whole = torch.zeros(fields.size, fields.size, *grouped.shape[2:], dtype=torch.float64)
+    whole[:half, :half], whole[half:, half:] = grouped[:half], grouped[half:]
+    element = group.sample(3, seed=1)[2]
+    for small, large in (
+        (nn.equivariant_part(grouped, fields, fields), nn.equivariant_part(whole, fields, fields)),
+        (nn.steered_kernel(grouped, fields, fields, element), nn.steered_kernel(whole, fields, fields, element)),
+    ):
+        assert torch.allclose(torch.cat([large[:half, :half], large[half:, half:]]), small, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["scnn", "rpp", "twin", "free", "p-scnn"])
+def test_grouped_layers_of_every_method_are_measured(method: str) -> None:
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 32, 3), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3, groups=2), torch.nn.ReLU()
+    )
+    model = by_method(plain, method, "C4").eval()
+    found = [pscnn.degree(model), pscnn.degree(model, C(2))]  # over another group its fields count as scalars
+    assert all(set(shares) >= {"0", "2"} for shares in found)
+    assert (found[0]["2"] < 1e-9) == (method in ("scnn", "p-scnn"))
+    assert pscnn.summary(model)
+    errors = pscnn.layer_errors(model, torch.randn(2, 4, 9, 9), C(4).sample(3, seed=0))
+    assert all(error.error.isfinite().all() for error in errors.values())
+    assert set(pscnn.degree(plain, C(4))) == {"0", "2"}  # also of plain convolutions
+
+
+def test_groups_must_be_equal_parts_of_the_fields() -> None:
+    fields = FieldType(O2(), [O2().trivial, O2().vector, O2().vector, O2().trivial])
+    with pytest.raises(ValueError, match="kernel: groups=2 needs that many equal parts of whole fields, got"):
+        nn.equivariant_part(torch.randn(6, 3, 3, 3), fields, fields)
 
 
 def _expressed(kernel: torch.Tensor, group: Group) -> torch.Tensor:
@@ -183,3 +221,10 @@ def test_elements_that_map_pixels_to_pixels(name: str, shape: tuple[int, ...], c
         assert moved.shape == x.shape
         assert torch.equal(moved.flatten().sort().values, x.flatten().sort().values)
     assert len(grid_elements(C(3), (9, 9))) == 8
+
+
+@pytest.mark.parametrize("channels", [0, 3, 5])
+def test_kernels_of_other_types_are_refused(channels: int) -> None:
+    four = FieldType(C(4), 4 * [C(4).trivial])
+    with pytest.raises(ValueError, match="does not take a whole part of"):
+        nn.equivariant_part(torch.zeros(4, channels, 3, 3), four, four)

@@ -8,6 +8,7 @@ from helpers import GROUPS, convolution, grid_elements, irrep_type, random_likel
 import pscnn
 from pscnn import FieldType, Likelihood, nn
 from pscnn.groups import O2, C, Group, rotation
+from pscnn.models import Relaxed, advance
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.name)
@@ -73,6 +74,17 @@ def test_layers_are_measured_on_what_they_receive_and_the_mode_is_kept() -> None
         received = model[:3](x)
     alone = pscnn.layer_errors(model[3], received, elements)[""]
     torch.testing.assert_close(errors["3"].error, alone.error)
+
+
+def test_kernels_are_those_of_eval_mode() -> None:
+    H = C(4)
+    fields = FieldType(H, 2 * [H.vector])
+    layer = nn.Conv2d(fields, fields, 3, padding=1, likelihood=Relaxed(H, 2))
+    advance(layer, 5, 11)  # in the middle of training free, in eval mode equivariant
+    errors = pscnn.layer_errors(layer.train(), torch.randn(2, 4, 9, 9), H.sample(3, seed=1))[""]
+    assert layer.training
+    assert pscnn.degree(layer)[""] > 0.1
+    assert errors.error.max() < 1e-5
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.name)

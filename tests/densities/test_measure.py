@@ -14,7 +14,7 @@ from torch import nn as tnn
 import pscnn
 from pscnn import nn
 from pscnn.groups import O2, C, D
-from pscnn.models import unet
+from pscnn.models import Relaxed, advance, unet
 
 TURNS: dict[str, Callable[[Tensor], Tensor]] = {
     "90°": lambda x: x.rot90(1, (-2, -1)),
@@ -46,6 +46,14 @@ class Small(tnn.Module):
 
 def relative(a: Tensor, b: Tensor, reference: Tensor) -> float:
     return float(((a - b).flatten(1).norm(dim=1) / reference.flatten(1).norm(dim=1)).mean())
+
+
+def test_kernels_are_those_of_eval_mode() -> None:
+    scalars = nn.FieldType(D(4), 2 * [D(4).trivial])
+    layer = nn.Conv2d(scalars, scalars, 3, likelihood=Relaxed(D(4), 2))
+    advance(layer, 5, 11)  # in the middle of training free, in eval mode equivariant
+    assert pscnn.measure(layer.train(), D(4))[""].kernel == pytest.approx(0, abs=1e-5)
+    assert layer.training
 
 
 def test_kernels_and_responses_by_hand() -> None:

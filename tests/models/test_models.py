@@ -9,7 +9,7 @@ from helpers import grid_elements
 import pscnn
 from pscnn import FieldType
 from pscnn.groups import parse
-from pscnn.models import METHODS, ResidualPathway, build, penalty, twin
+from pscnn.models import METHODS, STEERABLE, FreeConvolution, ResidualPathway, build, penalty, twin
 
 GROUPS = ["C1", "C4", "D1", "D4", "SO(2)", "O(2)"]
 
@@ -78,6 +78,35 @@ def test_the_free_twin_has_the_channels_of_the_equivariant_network(
     assert all(type(layers[name]) is kind for name, kind in others.items() if name)
     free(torch.randn(2, 1, *shape)).sum().backward()
     assert all(p.grad is not None for p in free.parameters())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"padding": 2},
+        {"padding": 1, "padding_mode": "circular", "stride": 2},
+        {"padding": "same", "dilation": 2},
+        {"padding": "same", "padding_mode": "reflect"},
+        {"padding": "valid", "groups": 2},
+        {"padding": (1, 0), "stride": (1, 2)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [3, (2, 3)], ids=str)
+def test_free_convolutions_do_what_the_convolution_does(size: Any, settings: dict[str, Any]) -> None:
+    plain, x = torch.nn.Conv2d(2, 4, size, **settings), torch.randn(2, 2, 9, 8)
+    torch.testing.assert_close(FreeConvolution(plain)(x), plain(x))
+
+
+@pytest.mark.parametrize("method", ["twin", "rpp"])
+def test_free_kernels_have_the_padding_and_precision_of_the_layer(method: str) -> None:
+    fields = FieldType(parse("C4"), 2 * [parse("C4").vector])
+    layer = pscnn.nn.Conv2d(fields, fields, 3, padding=1, padding_mode="circular", dtype=torch.float64)
+    made, x = STEERABLE[method].layer(layer), torch.randn(1, 4, 7, 7, dtype=torch.float64)
+    shifted = made(x.roll((2, 3), (2, 3)))
+    torch.testing.assert_close(shifted, made(x).roll((2, 3), (2, 3)))
+    assert {p.dtype for p in made.parameters()} == {torch.float64}
+    torch.testing.assert_close(twin(made)(x), made(x))
 
 
 def test_restricted_networks_continue_without_symmetry() -> None:

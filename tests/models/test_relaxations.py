@@ -70,7 +70,7 @@ def test_free_kernels_are_those_of_a_density_on_the_identity(group: Group) -> No
 
 
 @pytest.mark.parametrize("angle", [0.3, 1.0, 2.0, np.pi])
-@pytest.mark.parametrize("name", ["SO(2)", "O(2)", "SO(2)@z", "O(2)@x", "SO(3)", "O(3)"])
+@pytest.mark.parametrize("name", ["SO(2)", "O(2)", "SO(2)@z", "O(2)@x", "O(2)@z, turn", "SO(3)", "O(3)"])
 def test_intervals_have_the_moments_of_their_quadrature(name: str, angle: float) -> None:
     group = parse(name)
     interval = Interval(group, 3).double()
@@ -94,9 +94,9 @@ def test_intervals_have_the_moments_of_their_quadrature(name: str, angle: float)
     weights = weights / weights.sum()
     for psi, moment in interval.moments().items():
         expected = np.einsum("n,nab->ab", weights, psi.matrices(nodes))
-        if group.has_reflections:
+        if (group.planar or group).has_reflections:
             mirror = np.diag([-1.0, 1.0]) if group.dimension == 2 else -np.eye(3)
-            mirror = group.lift(np.diag([-1.0, 1.0])[None])[0] if name == "O(2)@x" else mirror  # type: ignore[attr-defined]
+            mirror = group.lift(np.diag([-1.0, 1.0])[None])[0] if "@" in name else mirror  # type: ignore[attr-defined]
             mirrored = np.einsum("n,nab->ab", weights, psi.matrices(nodes @ mirror))
             expected = (1 - share) * expected + share * mirrored
         assert np.allclose(moment.detach().numpy(), expected, atol=1e-10), psi
@@ -111,14 +111,14 @@ def sphere() -> tuple[np.ndarray, np.ndarray]:
     return axes.reshape(-1, 3), np.repeat(weights, 12)
 
 
-@pytest.mark.parametrize("group", [C(4), D(4), SO2(), O2(), SO3(), O3()], ids=str)
+@pytest.mark.parametrize("group", [C(4), D(4), SO2(), O2(), SO3(), O3(), parse("O(2)@z, turn")], ids=str)
 def test_intervals_start_with_all_of_the_group(group: Group) -> None:
     moments = Interval(group, 2).moment_list()
     assert torch.allclose(moments[0], torch.ones(1, 1))
     assert all(moment.abs().max() < (0.1 if group.order else 1e-6) for moment in moments[1:])
 
 
-@pytest.mark.parametrize("group", [C(4), D(4), SO2(), O2(), SO3(), O3()], ids=str)
+@pytest.mark.parametrize("group", [C(4), D(4), SO2(), O2(), SO3(), O3(), parse("O(2)@z, turn")], ids=str)
 def test_an_interval_of_nothing_is_free(group: Group) -> None:
     interval = Interval(group, 2)
     with torch.no_grad():
@@ -146,6 +146,24 @@ def test_fixed_measures_are_those_given(group: Group) -> None:
         mean = psi.matrices(elements).mean(0)
         assert np.allclose(moment.numpy(), mean, atol=0.06), psi
         assert np.allclose((moment @ moment).numpy(), moment.numpy(), atol=1e-12)  # a projection
+
+
+def test_intervals_from_before_half_turns_had_a_share_are_what_they_were() -> None:
+    group = parse("O(2)@z, turn")
+    old = {name: value for name, value in Interval(group).state_dict().items() if name != "reflection"}
+    interval = Interval(group)
+    interval.load_state_dict({**old, "angle": torch.tensor(0.5)})
+    expected = torch.sinc(0.5 * interval.frequencies) * interval.rotations
+    assert torch.equal(interval.flat_moments(), expected)
+    interval.flat_moments().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in interval.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("name", ["O(2)", "O(2)@z", "O(2)@z, turn", "O(3)"])
+def test_an_angle_alone_keeps_no_reflection(name: str) -> None:
+    for psi, moment in Fixed(parse(name), 2, 45.0).moments().items():
+        assert moment[0, 0] > 0.5
+        assert torch.allclose(moment, moment[0, 0] * torch.eye(psi.size), atol=1e-6)
 
 
 def test_measures_say_what_is_wrong() -> None:
@@ -363,7 +381,7 @@ def test_augmentation_of_fields_turns_back() -> None:
     model = moving(Augmented, group, fields, fields)
     x = torch.randn(64, 2, 9, 9, dtype=torch.float64)
     assert torch.allclose(model.train()(x), x, atol=1e-4)
-    assert len(model.draw(model.noise).unique(dim=0)) == 8  # and all elements came
+    assert len(model.draw(torch.rand(64, 2)).unique(dim=0)) == 8  # and all elements came
 
 
 def test_augmentation_draws_anew_in_every_step_and_the_same_in_the_same_step() -> None:
@@ -376,6 +394,40 @@ def test_augmentation_draws_anew_in_every_step_and_the_same_in_the_same_step() -
     assert torch.equal(found[0], found[2])
     assert not torch.allclose(found[0], found[1], atol=1e-2)
     assert torch.equal(model.eval()(x), x.flatten(1))  # the plain network is tested
+
+
+@pytest.mark.parametrize("kind", [Augmented, Augerino])
+def test_augmentation_draws_anew_in_every_call_until_it_is_told_the_step(kind: type[Augmented]) -> None:
+    model = moving(kind, O2(), FieldType(O2(), [O2().trivial]), None)
+    x = torch.randn(4, 1, 9, 9, dtype=torch.float64)
+    assert not torch.allclose(model(x), model(x), atol=1e-2)
+    advance(model, 1, 2)
+    assert torch.equal(model(x), model(x))
+    assert model(x).unique(dim=0).shape[0] == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("kind", [Augmented, Augerino])
+def test_augmentation_draws_the_same_in_every_precision(kind: type[Augmented], dtype: torch.dtype) -> None:
+    fields, found = FieldType(SO2(), [SO2().vector]), []
+    x = torch.randn(1024, 2, 7, 7).to(dtype)
+    for precision in (dtype, torch.float32):
+        model = moving(kind, SO2(), fields, None).to(precision)
+        advance(model, 1, 3)
+        found.append(model(x.to(precision)))
+    assert found[0].dtype == dtype
+    torch.testing.assert_close(found[0].float(), found[1], atol=0.1 if dtype.itemsize == 2 else 1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_large_images_are_transformed_in_half_precision(dtype: torch.dtype) -> None:
+    """In coordinates of half precision neighbouring pixels are the same."""
+    fields = FieldType(SO2(), [SO2().trivial])
+    model = moving(Augmented, SO2(), fields, None)
+    x = torch.linspace(0, 1, 224).expand(4, 1, 224, 224)
+    element = torch.as_tensor(SO2().sample(1, seed=0)).to(dtype)
+    half, full = (model.turned(x.to(one), element.to(one)).float() for one in (dtype, torch.float32))
+    torch.testing.assert_close(half, full, atol=0.01, rtol=0)
 
 
 @pytest.mark.parametrize("group", [SO2(), O2(), SO3()], ids=str)

@@ -6,6 +6,7 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -355,6 +356,30 @@ def test_maxima_by_norm(size: int) -> None:
     torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)), rtol=1e-10, atol=1e-10)
 
 
+class Sums(tnn.Module):
+    """Sums and concatenations, each in two ways to write it."""
+
+    def __init__(self, by_list: bool) -> None:
+        super().__init__()
+        self.stem, self.a, self.b = (tnn.Conv2d(n, 8, 3, padding=1) for n in (1, 8, 8))
+        self.last, self.by_list = tnn.Conv2d(16, 2, 1), by_list
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.stem(x))
+        y: Any = sum([x, self.a(x), self.b(x)]) if self.by_list else x + self.a(x) + self.b(x)
+        pair = [x, F.relu(y)]
+        return self.last(torch.cat(tensors=pair, dim=1) if self.by_list else torch.cat(pair, 1))
+
+
+@pytest.mark.parametrize("fields", ["irreps", "functions"])
+def test_sums_and_concatenations_of_lists_are_those_of_their_parts(fields: str) -> None:
+    x, found = torch.randn(2, 1, 9, 9), []
+    for by_list in (True, False):
+        torch.manual_seed(0)
+        found.append(nn.convert(Sums(by_list), O2(), fields=fields).eval()(x))  # type: ignore[arg-type]
+    assert torch.equal(*found)
+
+
 class Unusual(tnn.Module):
     """Much of what cannot be converted."""
 
@@ -403,6 +428,24 @@ class Squared(tnn.Module):
         return self.conv(x * x) if self.conv.in_channels == 8 else (x * x).relu() + x.mean((2, 3))
 
 
+class Chunks(tnn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = tnn.Conv2d(1, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat(self.conv(x).chunk(2, 1), 1)
+
+
+class CatOfOne(tnn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = tnn.Conv2d(1, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat(self.conv(x), 1)
+
+
 class Pair(tnn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -440,6 +483,8 @@ def layers(*parts: tnn.Module) -> tnn.Module:
         (layers(tnn.LocalResponseNorm(2)), {}, r"1 \(LocalResponseNorm\): has no counterpart; use BatchNorm2d"),
         (layers(nn.FieldDropout(FieldType(O2(), [O2().trivial]))), {}, "is a layer of pscnn already"),
         (Squared(), {}, r"mul\(\) in forward: only products with numbers.*\(and 1 more\)"),
+        (Chunks(), {}, r"chunk\(\) in forward: is not known to commute.*\(and 1 more\)"),
+        (CatOfOne(), {}, r"cat\(\) in forward: concatenates what is no list of feature maps"),
         (Pair(), {}, "input y: only one input can be converted$"),
         (layers(), {"fields": "regular"}, "infinite"),
         (layers(), {"max_pool": "median"}, "max_pool must be 'average' or 'norm', got 'median'"),

@@ -93,7 +93,7 @@ def _scalars(group: Group, size: int) -> FieldType:
 def _is_centred(module: nn.Conv2d | nn.Conv3d, group: Group) -> bool:
     """Whether a plain kernel can be turned: it has a centre, and all directions are alike."""
     size = module.kernel_size
-    return len(size) == group.dimension and len(set(size)) == 1 and size[0] % 2 == 1 and module.groups == 1
+    return len(size) == group.dimension and len(set(size)) == 1 and size[0] % 2 == 1
 
 
 @torch.no_grad()

@@ -167,17 +167,17 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         return lambda _, inputs: received.update({name: inputs[0]})
 
     hooks = [layer.module.register_forward_pre_hook(remember(name)) for name, layer in layers.items()]
-    try:
-        with kept_modes(model):
+    with kept_modes(model):  # kernels may differ between the modes, too
+        try:
             model.eval()(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return {
-        name: _layer_error(layer, received[name], elements, on_grid)
-        for name, layer in layers.items()
-        if name in received
-    }
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return {
+            name: _layer_error(layer, received[name], elements, on_grid)
+            for name, layer in layers.items()
+            if name in received
+        }
 
 
 def _layer_error(layer: TypedLayer, x: Tensor, elements: ArrayLike, on_grid: bool) -> LayerError:

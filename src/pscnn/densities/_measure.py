@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from pscnn._modes import kept_modes
 from pscnn._types import Array
+from pscnn._words import aligned
 from pscnn.densities._regularization import likelihoods
 from pscnn.groups import MIRROR, O2, O3, Axial, Group
 from pscnn.kernels import PixelBasis, exchanges, maps_pixels
 from pscnn.nn import FieldType, SteerableMap
 
 CONVOLUTIONS = nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d | nn.ConvTranspose3d
-WITH_WEIGHTS = nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d | nn.ConvTranspose3d | nn.Linear | SteerableMap
+WITH_WEIGHTS = CONVOLUTIONS | nn.Linear | SteerableMap
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,11 @@ class Measurement:
                 numbers = [*layer.shares.values(), layer.chance, *layer.kernel]
                 rows.append([layer.name or layer.kind, *(f"{number:.2f}" for number in numbers)])
             title = f"Kernels: energy by irrep of {self.group.name} ({irreps[0]} commutes with it), ‖h·K − K‖ / ‖K‖"
-            out += [title, *_table(rows), ""]
+            out += [title, *aligned(rows, "<"), ""]
         if responses:
             rows = [["response of", *self.labels]]
             rows += [[r.name or r.kind, *map(_short, r.response)] for r in responses]  # type: ignore[arg-type]
-            out += ["Responses: ‖f(h·x) − h·f(x)‖ / ‖f(x)‖ up to each layer", *_table(rows), "", self._verdict()]
+            out += ["Responses: ‖f(h·x) − h·f(x)‖ / ‖f(x)‖ up to each layer", *aligned(rows, "<"), "", self._verdict()]
         return "\n".join(out).rstrip()
 
     def _verdict(self) -> str:
@@ -140,14 +141,14 @@ def measure(model: nn.Module, group: Group, images: Tensor | None = None) -> Mea
     with kept_modes(model):
         model.eval()
         errors, output = ({}, None) if images is None else _responses(model, images, elements)
-    called = errors if images is not None else dict(model.named_modules())
-    layers = []
-    for name in called:
-        module = model.get_submodule(name)
-        found = _of_kernel(module, group, elements)
-        if found is not None or name in errors:
-            shares, chance, changes = found or (None, None, None)
-            layers.append(LayerMeasure(name, type(module).__name__, shares, chance, changes, errors.get(name)))
+        called = errors if images is not None else dict(model.named_modules())
+        layers = []
+        for name in called:
+            module = model.get_submodule(name)
+            found = _of_kernel(module, group, elements)
+            if found is not None or name in errors:
+                shares, chance, changes = found or (None, None, None)
+                layers.append(LayerMeasure(name, type(module).__name__, shares, chance, changes, errors.get(name)))
     if output is not None:
         layers.append(LayerMeasure("output", type(model).__name__, None, None, None, output))
     if not layers:
@@ -283,12 +284,3 @@ def _label(group: Group, element: Array) -> str:
 def _short(number: float) -> str:
     """Two decimals, or the order of magnitude of what has none."""
     return f"{number:.2f}" if number >= 0.005 or number == 0 or np.isnan(number) else f"{number:.0e}"
-
-
-def _table(rows: list[list[str]]) -> list[str]:
-    """Aligned lines, the first column to the left."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = []
-    for first, *rest in rows:
-        lines.append("  ".join([first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(rest, widths[1:], strict=True))]))
-    return lines

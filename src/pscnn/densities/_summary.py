@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pscnn._types import Array
+from pscnn._words import aligned
 from pscnn.densities._degree import degree, typed_layers
 from pscnn.densities._regularization import likelihoods
 from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, PlanarGroup, axis_angle, rotation
@@ -191,14 +192,7 @@ def summary(model: nn.Module) -> str:
         values = [f"{row.density[name]:.2f}" if name in row.density else "" for name in names]
         numbers = [f"{x:.2f}".replace("-0.00", "0.00") for x in (row.entropy, row.effective_size, row.alignment)]
         table.append([row.label, row.group, " ".join(row.kept), *numbers, *values])
-    return "\n".join([*_aligned(table, "<<<"), "", *verdict(rows)])
-
-
-def _aligned(table: list[list[str]], sides: str) -> list[str]:
-    """Lines of a table; columns beyond those with a side are aligned on the right."""
-    widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
-    formats = [f"{{:{side}{width}}}" for side, width in zip(sides.ljust(len(widths), ">"), widths, strict=True)]
-    return ["  ".join(formats).format(*line).rstrip() for line in table]
+    return "\n".join([*aligned(table, "<<<"), "", *verdict(rows)])
 
 
 def _other_methods(model: nn.Module) -> str:
@@ -213,4 +207,4 @@ def _other_methods(model: nn.Module) -> str:
         table.append([label, group.name, f"{shares[name]:.1%}", measure.words() if measure else ""])
         lost = lost or (label if shares[name] > EXACT else "")
     said = f"Equivariance is first lost in layer {lost}." if lost else "Equivariance is kept in every layer."
-    return "\n".join([*_aligned(table, "<<><"), "", said])
+    return "\n".join([*aligned(table, "<<><"), "", said])

@@ -26,6 +26,10 @@ def by_method(plain: tnn.Module, method: str, group: Group | str, **options: Any
     Methods change convolutions. What else has weights (transposed convolutions, excitation) is equivariant with all
     of them, and has a density where the method has densities.
 
+    In a training loop of your own, add ``models.penalty`` of the network to the loss if it is not None, and call
+    ``models.advance`` before every step: without it the schedule of "relaxation" and the multipliers of "ace" stay as
+    they start, and what "augment" and "augerino" draw depends on torch's random state instead of the step.
+
     Args:
         plain: What ``nn.convert`` can convert; it is not changed. For "cnn", "augment" and "augerino" any network.
         method: "p-scnn" for what ``nn.convert`` gives, or another one of ``pscnn.models.METHODS``, such as "scnn"

@@ -13,6 +13,7 @@ from pscnn import nn
 from pscnn.groups import O3, Group, Representation, direct_sum
 from pscnn.kernels import Gaussian
 from pscnn.measures import Measure
+from pscnn.models._by_method import torch_layers
 from pscnn.models._methods import METHODS, FreeConvolution, FreePool
 from pscnn.nn import FieldType
 
@@ -154,7 +155,7 @@ class PlainKit:
     """Builds the plain CNN's layers: the same stages with free convolutions, batch norm and ELU."""
 
     def __init__(self, dimension: int, fields: int) -> None:
-        self.dimension, self.fields = dimension, fields
+        self.dimension, self.fields, self.make = dimension, fields, torch_layers(dimension)
 
     def prepare(self, size: int) -> list[tnn.Module]:
         """Resize to an odd size."""
@@ -169,8 +170,7 @@ class PlainKit:
 
     def convolution(self, out: int, window: Window, bias: bool = True) -> tnn.Module:
         """One convolution, in the memory layout of the steerable ones, so that it is as fast."""
-        make = tnn.Conv2d if self.dimension == 2 else tnn.Conv3d
-        layer = FreeConvolution(make(self.fields, out, *window, bias=bias))
+        layer = FreeConvolution(self.make.convolution(self.fields, out, *window, bias=bias))
         self.fields = out
         return layer
 
@@ -184,8 +184,7 @@ class PlainKit:
         profile: object = None,
     ) -> list[tnn.Module]:
         """Convolution, normalisation, nonlinearity."""
-        make = tnn.BatchNorm2d if self.dimension == 2 else tnn.BatchNorm3d
-        return [self.convolution(copies, window), *([make(copies)] if norm else []), tnn.ELU()]
+        return [self.convolution(copies, window), *([self.make.norm(copies)] if norm else []), tnn.ELU()]
 
     def pool(self, stride: int, padding: int) -> list[tnn.Module]:
         """Average pooling."""
@@ -205,8 +204,7 @@ class PlainKit:
 
     def readout(self, channels: int) -> list[tnn.Module]:
         """A convolution of whole maps, at three places along each axis."""
-        pool = (tnn.AdaptiveAvgPool2d if self.dimension == 2 else tnn.AdaptiveAvgPool3d)(3)
-        return [pool, self.convolution(channels, (3, 1, 0), bias=False)]
+        return [self.make.global_pool(3), self.convolution(channels, (3, 1, 0), bias=False)]
 
 
 def head(features: int, classes: int) -> list[tnn.Module]:

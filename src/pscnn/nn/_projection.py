@@ -12,6 +12,7 @@ from pscnn.groups import DirectSum
 from pscnn.kernels import SteerableBasis, grid_points
 from pscnn.nn._bases import scaled_basis
 from pscnn.nn._field_type import FieldType, transform_space
+from pscnn.nn._slot_kernel import part_of
 
 
 def equivariant_part(kernel: Tensor, in_type: FieldType, out_type: FieldType) -> Tensor:
@@ -21,11 +22,11 @@ def equivariant_part(kernel: Tensor, in_type: FieldType, out_type: FieldType) ->
     size, which can be turned exactly, and what they cannot express has no equivariant part.
 
     Args:
-        kernel: Shape (C_out, C_in, k, k[, k]), or (C_out, C_in) for linear maps.
+        kernel: Shape (C_out, C_in / groups, k, k[, k]), or (C_out, C_in) for linear maps.
         in_type: Type of the input.
         out_type: Type of the output.
     """
-    group = in_type.group
+    group, in_type = in_type.group, _seen(kernel, in_type, out_type)
     if group.order is not None and np.allclose(elements := group.quadrature(0)[0], elements.round(), atol=1e-9):
         return torch.stack([steered_kernel(kernel, in_type, out_type, h) for h in elements]).mean(0)
     steerable = _harmonics(kernel, in_type)
@@ -48,11 +49,12 @@ def steered_kernel(kernel: Tensor, in_type: FieldType, out_type: FieldType, elem
     Exact for kernels of steerable layers, and for elements that map pixels to pixels.
 
     Args:
-        kernel: Shape (C_out, C_in, k, k[, k]), or (C_out, C_in) for linear maps.
+        kernel: Shape (C_out, C_in / groups, k, k[, k]), or (C_out, C_in) for linear maps.
         in_type: Type of the input.
         out_type: Type of the output.
         element: Shape (n, n).
     """
+    in_type = _seen(kernel, in_type, out_type)
     steerable = _harmonics(kernel, in_type)
     coefficients, n = _coefficients(kernel, steerable), len(element)
     expressed = (coefficients @ _like(steerable.sample(), kernel)).view(kernel.shape)
@@ -62,6 +64,16 @@ def steered_kernel(kernel: Tensor, in_type: FieldType, out_type: FieldType, elem
         turned = turned + transform_space(kernel - expressed, element)
     left, right = (_like(t.matrix(element), kernel) for t in (out_type, in_type))
     return torch.einsum("ij,jk...,lk->il...", left, turned, right)
+
+
+def _seen(kernel: Tensor, in_type: FieldType, out_type: FieldType) -> FieldType:
+    """What one group of a layer sees of its input: all of them see fields of the same type."""
+    channels = kernel.shape[1] if kernel.ndim > 1 else 0
+    if not 0 < channels <= in_type.size or in_type.size % channels:
+        raise ValueError(f"a kernel of shape {tuple(kernel.shape)} does not take a whole part of {in_type}")
+    groups = in_type.size // channels
+    part_of("kernel", out_type, groups)
+    return part_of("kernel", in_type, groups)
 
 
 def _like(array: Array, tensor: Tensor) -> Tensor:

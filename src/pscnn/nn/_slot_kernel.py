@@ -61,8 +61,8 @@ class SlotKernel(Layer):
         name = type(self).__name__
         if out_type is None:
             raise TypeError(f"{name}: out_type must be a pscnn.FieldType, got None")
-        self.groups, self.part_type = groups, _part(name, in_type, groups)
-        _part(name, out_type, groups)
+        self.groups, self.part_type = groups, part_of(name, in_type, groups)
+        part_of(name, out_type, groups)
         if likelihood is not None and not isinstance(likelihood, Measure):
             raise TypeError(f"{name}: likelihood must be a pscnn.Likelihood or None, got {likelihood!r}")
         if likelihood is not None and likelihood.group != in_type.group:
@@ -303,7 +303,7 @@ class SlotKernel(Layer):
         return f"{self.in_type} → {self.out_type}, {kind}, {self.weight.numel()} weights"
 
 
-def _part(name: str, fields: FieldType, groups: int) -> FieldType:
+def part_of(name: str, fields: FieldType, groups: int) -> FieldType:
     """One of several equal parts of a type."""
     if not isinstance(groups, int) or groups < 1:
         raise ValueError(f"{name}: groups must be a whole number of 1 or more, got {short(groups)}")

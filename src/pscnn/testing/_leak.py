@@ -84,7 +84,7 @@ def leak(
     """
     likelihoods(model)  # says it if this is no model
     pictures = scenes(images, shape, count, seed)
-    if not isinstance(channels, int) or channels < 1:
+    if type(channels) is not int or channels < 1:
         raise ValueError(f"channels must be a whole number of 1 or more, got {short(channels)}")
     if out_type is not None and not isinstance(out_type, FieldType):
         raise TypeError(f"out_type must be a pscnn.FieldType or None, got {short(out_type)}")
@@ -111,6 +111,8 @@ def leak(
     _settle(model, x)
     before = _Answers(model, x)
     spread = {name: _norm(value - value.mean(0)) for name, value in before.values.items()}
+    if not spread[""] > 0:
+        raise ValueError("leak: the network says the same of all images; give two or more that differ")
     scalars = FieldType(group, channels * [group.trivial])
     changes: list[dict[str, Tensor]] = []
     interpolated = []

@@ -12,22 +12,25 @@ from pscnn._constants import ConstantsModule
 from pscnn._memo import memo
 from pscnn._types import AnyArray, Array
 from pscnn._words import short
-from pscnn.groups import Axial, Group
+from pscnn.groups import Axial, Group, axis_angle
 from pscnn.models._methods._method import STEEP, checked_strength
 from pscnn.nn import FieldType
 
 ELEMENTS = 4096
 """Of a continuous group in space, drawn once; in the plane there are as many, equally spaced."""
 ROWS = 1024
-"""Random numbers are drawn for so many inputs of a batch; more inputs share them."""
+"""Random numbers of a step are drawn for so many inputs of a batch; more inputs share them."""
+UNIT = 2**24
+"""Random numbers of float32 are multiples of its inverse."""
 COPIES = 8
 """Over which a network with a learnt distribution averages when it is not trained."""
 
 
 class Augmented(ConstantsModule):
-    """A network f of which f(h·x) is trained, with h drawn anew for every input and step; f alone is tested.
+    """A network f of which f(h·x) is trained, with h drawn anew for every input and call; f alone is tested.
 
-    Where outputs are fields, what is trained is h⁻¹·f(h·x). Here h is drawn from all of H alike.
+    Where outputs are fields, what is trained is h⁻¹·f(h·x). Here h is drawn from all of H alike. Once ``advance`` was
+    called, draws depend on the step alone.
 
     Args:
         network: Any.
@@ -36,7 +39,7 @@ class Augmented(ConstantsModule):
     """
 
     elements: Tensor
-    noise: Tensor
+    numerators: Tensor
     in_vectors: Tensor
     out_vectors: Tensor
 
@@ -51,8 +54,9 @@ class Augmented(ConstantsModule):
                 raise ValueError(f"{own}: out_type is over {fields.group.name}, in_type over {in_type.group.name}")
             self.add_constant(f"{name}_vectors", _vectors(own, fields), torch.empty(0))
         self.prepare(in_type.group)
-        self.seed = int(torch.randint(2**31, (), device="cpu"))
-        self.register_buffer("noise", torch.rand(ROWS, 2), persistent=False)
+        self.seed, self.advanced = int(torch.randint(2**31, (), device="cpu")), False
+        # Whole numbers stay as they are when the module changes its dtype; in half precision some would become 1.
+        self.register_buffer("numerators", torch.zeros(ROWS, 2, dtype=torch.int32), persistent=False)
 
     def prepare(self, group: Group) -> None:
         """What is needed to draw elements."""
@@ -65,14 +69,24 @@ class Augmented(ConstantsModule):
     def advance(self, step: int, steps: int) -> None:
         """New random numbers, which depend on the step alone: it makes no difference whether a run was interrupted."""
         generator = torch.Generator().manual_seed(self.seed + step)
-        self.noise.copy_(torch.rand(self.noise.shape, generator=generator, device="cpu"))
+        noise = torch.rand(self.numerators.shape, generator=generator, device="cpu", dtype=torch.float32)
+        self.numerators.copy_(noise * UNIT)
+        self.advanced = True
+
+    @property
+    def noise(self) -> Tensor:
+        """The random numbers of a step, (N, 2) in [0, 1): in float32, whatever the precision of the module."""
+        return self.numerators.float() / UNIT
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores, or fields."""
         if not self.training:
             return self.tested(x)
-        rows = torch.arange(x.shape[0], device=x.device) % len(self.noise)
-        return self.turned(x, self.draw(self.noise[rows]))
+        if self.advanced:
+            noise = self.noise[torch.arange(x.shape[0], device=x.device) % ROWS]
+        else:
+            noise = torch.rand(x.shape[0], 2, device=x.device, dtype=torch.float32)
+        return self.turned(x, self.draw(noise))
 
     def tested(self, x: Tensor) -> Tensor:
         """What is not trained."""
@@ -98,7 +112,10 @@ class Augmented(ConstantsModule):
                 f"{type(self).__name__}: expected (batch, {fields.size}) or (batch, {fields.size}, and {n} spatial "
                 f"axes) for {fields}, got {tuple(x.shape)}"
             )
-        with torch.autocast(self.noise.device.type, enabled=False):
+        given = elements.dtype
+        with torch.autocast(self.numerators.device.type, enabled=False):
+            if not traced:  # half precision does not tell the pixels of large images apart
+                elements = elements.to(torch.promote_types(given, torch.float32))
             x = x.to(elements.dtype)
             if len(vectors):
                 places = vectors.flatten()
@@ -106,7 +123,7 @@ class Augmented(ConstantsModule):
                 turned = (elements[:, None] @ parts).reshape(x.shape[0], -1, *x.shape[2:])
                 x = turned if len(places) == fields.size else x.index_copy(1, places, turned)
             if not traced and x.ndim == 2:  # no map
-                return x
+                return x.to(given)
             # In affine_grid's coordinates every axis goes from −1 to 1, and rows are counted downwards.
             sides = [x.shape[-1 - k] - 1 for k in range(n)]
             sides = [side + (side == 0) for side in sides]
@@ -115,7 +132,7 @@ class Augmented(ConstantsModule):
             source = torch.stack(entries, -1).unflatten(-1, (n, n))
             affine = torch.cat([source, torch.zeros_like(source[..., :1])], 2)
             grid = F.affine_grid(affine.expand(x.shape[0], -1, -1), x.size(), align_corners=True)  # type: ignore[arg-type]
-            return F.grid_sample(x, grid, align_corners=True)
+            return F.grid_sample(x, grid, align_corners=True).to(given)
 
 
 class Augerino(Augmented):
@@ -159,13 +176,13 @@ class Augerino(Augmented):
         """Rotations by Rodrigues' formula."""
         turns = self.generators[(noise[:, 1] * len(self.generators)).long()]
         distance = noise[:, 0] - 0.5 if len(self.generators) == 1 else noise[:, 0] ** (1 / 3) / 2
-        angles = (self.width * distance)[:, None, None]
+        angles = (self.width * distance.to(turns.dtype))[:, None, None]
         unit = torch.eye(turns.shape[-1], dtype=turns.dtype, device=turns.device)
         return unit + angles.sin() * turns + (1 - angles.cos()) * (turns @ turns)
 
     def tested(self, x: Tensor) -> Tensor:
         """The mean over fixed rotations."""
-        middles = (torch.arange(COPIES, dtype=self.noise.dtype, device=self.noise.device) + 0.5) / COPIES
+        middles = (torch.arange(COPIES, dtype=torch.float32, device=self.numerators.device) + 0.5) / COPIES
         several = self.draw(torch.stack([middles, middles.flip(0)], 1))
         return torch.stack([self.turned(x, several[k : k + 1]) for k in range(COPIES)]).mean(0)
 
@@ -200,7 +217,5 @@ def _generators(group: Group) -> Array:
     if group.dimension == 2:
         return np.array([[[0.0, -1.0], [1.0, 0.0]]])
     axes = np.array([group.axis]) if isinstance(group, Axial) else np.random.default_rng(0).normal(size=(ELEMENTS, 3))
-    axes = axes / np.linalg.norm(axes, axis=1, keepdims=True)
-    x, y, z = axes.T
-    zero = np.zeros_like(x)
-    return np.stack([zero, -z, y, z, zero, -x, -y, x, zero], 1).reshape(-1, 3, 3)
+    quarters = axis_angle(axes / np.linalg.norm(axes, axis=1, keepdims=True), np.pi / 2)
+    return np.asarray(quarters - quarters.transpose(0, 2, 1)) / 2  # what Rodrigues' formula has beside sin

@@ -30,7 +30,8 @@ class Interval(Measure):
 
     Λ_i = a(θ) · ((1 − p)·1 + p·ψ_i(m)). In the plane, or about an axis, a = sin(kθ)/(kθ) for frequency k; in space,
     where the angle is that of a rotation about any axis, a is that of ``ball``. The reflection m is the left–right
-    mirror in the plane and −1 in space. At the start θ = 180° and p = ½: uniform. Values of θ beyond 180° wrap around.
+    mirror in the plane, about an axis the same or the half-turn in its place, and −1 in space. At the start θ = 180°
+    and p = ½: uniform. Values of θ beyond 180° wrap around.
 
     A finite group has no intervals. There every element but the identity has a probability of its own to be kept, as in
     the paper, and Λ is the mean over what is kept: Σ p_h ψ_i(h) / Σ p_h with p_e = 1. They start at 0.95.
@@ -54,13 +55,26 @@ class Interval(Measure):
     ) -> None:
         super().__init__(group, bandlimit)
         like = torch.empty(0, device=device, dtype=dtype)
-        for name, array in _constants(group, self.irreps).items():
+        constants = _constants(group, self.irreps)
+        for name, array in constants.items():
             self.add_constant(name, array, like)
         if group.order is not None:
             self.logits = tnn.Parameter(like.new_full((group.order - 1,), 3.0 / STEEP))
             return
         self.angle = tnn.Parameter(like.new_ones(()))  # in half-turns
-        self.reflection = tnn.Parameter(like.new_zeros(())) if group.has_reflections else None
+        self.reflection = tnn.Parameter(like.new_zeros(())) if "reflections" in constants else None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Those of earlier versions had no share of half-turns about an axis in the place of mirrors: it was zero."""
+        group = self.group
+        if (
+            isinstance(group, Axial)
+            and group.reflections == "turn"
+            and group.order is None
+            and self.reflection is not None
+        ):
+            state_dict.setdefault(f"{prefix}reflection", self.reflection.new_tensor(-math.inf))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def flat_moments(self) -> Tensor:
         """Known in closed form."""
@@ -122,7 +136,7 @@ def _constants(group: Group, irreps: tuple[Irrep, ...]) -> dict[str, Array]:
         "rotations": flatten({psi: np.eye(psi.size) for psi in irreps}),
         "frequencies": flatten({psi: np.full((psi.size, psi.size), float(psi.frequency)) for psi in irreps}),
     }
-    if group.has_reflections:
+    if (group.planar or group).has_reflections:  # about an axis they may be half-turns
         mirror = -np.eye(3) if group.planar is None else MIRROR
         mirror = group.lift(mirror[None])[0] if isinstance(group, Axial) else mirror
         found["reflections"] = flatten({psi: psi.matrices(mirror[None])[0] for psi in irreps})

@@ -1,6 +1,7 @@
 """The free twin of the equivariant network: as many channels, and nothing of the symmetry in its kernels."""
 
 import copy
+from typing import Any
 
 from torch import Tensor
 from torch import nn as tnn
@@ -20,18 +21,17 @@ class FreeTwin(Method):
 
 def free(layer: nn.Conv2d | nn.Conv3d) -> tnn.Conv2d | tnn.Conv3d:
     """A new ``torch.nn`` convolution of the channels, window and bias of a steerable one."""
-    if layer.padding_mode != "zeros":
-        raise ValueError(f"free kernels need padding_mode 'zeros', got {layer.padding_mode!r}")
     make = tnn.Conv2d if isinstance(layer, nn.Conv2d) else tnn.Conv3d
-    window = layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.groups
-    return make(layer.in_type.size, layer.out_type.size, *window, bias=layer.bias is not None)
+    window = layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.groups, layer.bias is not None
+    like: dict[str, Any] = {"device": layer.weight.device, "dtype": layer.weight.dtype}
+    return make(layer.in_type.size, layer.out_type.size, *window, padding_mode=layer.padding_mode, **like)
 
 
 class FreeConvolution(tnn.Module):
     """A ``torch.nn`` convolution in the layout of steerable ones, so that maps need not be copied between layers.
 
     Args:
-        convolution: The convolution; its windows are equal in all directions.
+        convolution: The convolution, with all its settings.
         in_type: Type of the input, if there is one: it is known to the layers around this one.
         out_type: Type of the output.
     """
@@ -44,6 +44,10 @@ class FreeConvolution(tnn.Module):
     ) -> None:
         super().__init__()
         self.convolution, self.in_type, self.out_type = convolution, in_type, out_type
+        given: list[Any] = [convolution.stride, convolution.padding, convolution.dilation]
+        even = not any(isinstance(s, str) or len(set(s)) > 1 for s in [*given, convolution.kernel_size])
+        usual = even and convolution.padding_mode == "zeros"
+        self._window = (*(s[0] for s in given), convolution.groups) if usual else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve."""
@@ -55,9 +59,9 @@ class FreeConvolution(tnn.Module):
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Apply a given kernel and bias as this layer applies its own."""
-        own = self.convolution
-        where = own.stride[0], int(own.padding[0]), own.dilation[0], own.groups
-        return nn.convolve(x, kernel, bias, *where)
+        if self._window is None:  # the layout is for windows that are equal in all directions, with zeros around
+            return self.convolution._conv_forward(x, kernel, bias)
+        return nn.convolve(x, kernel, bias, *self._window)
 
     def plain(self) -> tnn.Module:
         """A copy of the convolution."""

@@ -129,7 +129,7 @@ def convert(
         method: Another way to relax equivariance than by learnt densities, such as "projection": a name of
             ``pscnn.models.METHODS``, or what it stands for. With "cnn", "augment" and "augerino" the result is a copy
             of the model with its weights, the latter two with inputs transformed; then no other options have a meaning
-            but types.
+            but types. Some need ``models.penalty`` and ``models.advance`` in training: see ``models.by_method``.
         density: Further options of ``Likelihood``, such as ``alignment="construction"``, or of the method.
 
     Returns:

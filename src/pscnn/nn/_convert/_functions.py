@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,9 @@ from pscnn.nn._field_type import FieldType
 
 def add(writer: Writer, node: fx.Node, value: Map) -> Value:
     """Sums of equal fields, which get gates if one of them has; on scalar or regular fields, sums with a number."""
+    if node.target is operator.add and node.args[0] == 0:  # Python's sum begins with it
+        writer.nodes[node] = writer.nodes[node.all_input_nodes[0]]
+        return value
     terms = [(term, writer.values.get(term)) for term in node.args[:2] if isinstance(term, fx.Node)]
     maps = [(term, found) for term, found in terms if isinstance(found, Map)]
     if len(maps) < 2:
@@ -72,11 +76,14 @@ def cat(writer: Writer, node: fx.Node, value: Map) -> Value:
     first, last = (1, -1 - group.dimension), (-1, 1 + group.dimension)
     if dim not in (last if node in writer.plan.last else first):
         raise NotConvertibleError(f"concatenates along axis {dim}; only channels (axis 1) can be")
-    parts = [writer.values[part] for part in node.args[0]]  # type: ignore[union-attr, index]
+    given = node.args[0] if node.args else node.kwargs.get("tensors")
+    if not isinstance(given, list | tuple):
+        raise NotConvertibleError("concatenates what is no list of feature maps")
+    parts = [writer.values[part] for part in given]
     maps = [part for part in parts if isinstance(part, Map)]
     if len(maps) < len(parts):
         raise NotConvertibleError("concatenates features with something that does not transform")
-    arguments = [writer.nodes[part] for part in node.args[0]], 1  # type: ignore[union-attr, index]
+    arguments = [writer.nodes[part] for part in given], 1
     writer.nodes[node] = writer.graph.call_function(torch.cat, arguments)
     fields = FieldType(value.fields.group, [rho for part in maps for rho in part.fields.representations])
     return Map(fields, sum(p.channels for p in maps), maps[0].gates, all(p.sure for p in maps))

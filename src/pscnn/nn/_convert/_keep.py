@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from torch import nn
@@ -19,7 +19,6 @@ from pscnn.nn._pixel_conv import PLAIN, PixelConv
 AT_IDENTITY = 0.99
 """Probability of the identity at first. Λ_i is then 0.9886 · 1 over D(4), and the weights are divided by it. Closer to
 one, softmax lets hardly any gradient through to the density: at 1 − 10⁻⁶ the KL term would take thousands of steps."""
-CONVOLUTIONS = (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def keep_weights(model: nn.Module, group: Group, bandlimit: int, density: dict[str, Any]) -> nn.Module:
@@ -48,7 +47,7 @@ def keep_weights(model: nn.Module, group: Group, bandlimit: int, density: dict[s
         if not isinstance(module, PLAIN) or math.prod(module.kernel_size) == 1:
             continue
         try:
-            if type(module) not in CONVOLUTIONS:
+            if type(module) not in get_args(PLAIN):
                 raise ValueError("computes its kernel or its output in a way of its own; convert plain convolutions")
             like: dict[str, Any] = {"device": module.weight.device, "dtype": module.weight.dtype}
             made[module] = PixelConv(module, Likelihood(group, highest, **options, **like))

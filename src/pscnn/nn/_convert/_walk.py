@@ -11,6 +11,7 @@ from pscnn.nn._convert._functions import spread_vector
 from pscnn.nn._convert._source import Map, NotConvertibleError, Recipe, Source, Value, Vector, operation, path
 from pscnn.nn._convert._writer import JOINS, Writer
 from pscnn.nn._field_type import FieldType
+from pscnn.nn._pixel_conv import PLAIN
 
 
 def rewrite(source: Source, recipe: Recipe) -> fx.GraphModule:
@@ -131,7 +132,7 @@ def _head(writer: Writer, node: fx.Node, value: Vector) -> Value:
 def _guess(writer: Writer, node: fx.Node) -> Value:
     """A value to go on with, so that one problem does not hide others."""
     module, recipe = writer.source.modules[node], writer.recipe
-    if isinstance(module, nn.Conv2d | nn.Conv3d | nn.ConvTranspose2d | nn.ConvTranspose3d):
+    if isinstance(module, PLAIN):
         return Map(recipe.fields(module.out_channels), module.out_channels, sure=False)
     if isinstance(module, nn.Linear) and not writer.plan.makes_fields(node):
         return Vector(module.out_features, sure=False)
