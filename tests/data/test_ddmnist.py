@@ -106,6 +106,12 @@ def test_data_folder_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setenv("PSCNN_DATA", "/somewhere")
     assert data_folder() == Path("/somewhere")
     assert data_folder("/else") == Path("/else")
+    assert data_folder("~nobody-is-called-so") == Path("~nobody-is-called-so")
+    monkeypatch.delenv("PSCNN_DATA")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "~")  # as where there is none
+    with pytest.raises(DataError, match="no home folder to keep data in: set PSCNN_DATA"):
+        data_folder()
 
 
 def test_labels_name_the_digits_left_and_right() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -290,21 +292,21 @@ def test_an_axis_of_channels_says_what_is_a_volume(tmp_path: Path) -> None:
 def test_numbers_that_may_name_classes_are_asked_about(labels: np.ndarray, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, images=RNG.random((12, 28, 28)), labels=labels)
-    with pytest.raises(DataError, match=r"\(--no-regression\).* amounts \(--regression\)\?"):
+    with pytest.raises(DataError, match=r"\(--target classes\).* amounts \(--target numbers\)\?"):
         prepare(path)
-    about, splits = prepare(path, regression=False)
+    about, splits = prepare(path, target="classes")
     assert (about.regression, about.names) == (False, ("0", "1"))
     assert sorted(torch.cat([split.labels for split in splits.values()]).tolist()) == 6 * [0] + 6 * [1]
-    assert prepare(path, regression=True)[0].regression
+    assert prepare(path, target="numbers")[0].regression
 
 
 def test_columns_of_such_numbers_are_asked_about_too(tmp_path: Path) -> None:
     lines = "".join(f"images/{k}.png,{k % 2}\n" for k in range(12))
     path = table(tmp_path, f"path,kind\n{lines}")
-    with pytest.raises(DataError, match=r"the numbers 0 to 1. Are they classes \(--no-regression\)"):
+    with pytest.raises(DataError, match=r"the numbers 0 to 1. Are they classes \(--target classes\)"):
         prepare(path)
-    assert not prepare(path, regression=False)[0].regression
-    assert prepare(path, regression=True)[0].regression
+    assert not prepare(path, target="classes")[0].regression
+    assert prepare(path, target="numbers")[0].regression
 
 
 def test_a_table_without_heading_keeps_its_first_row(tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_no_class_vanishes(folder: Path) -> None:
     with pytest.raises(DataError, match=r"has train beside other folders, .*cat; .*dog: are those classes or not"):
         prepare(folder)
     with pytest.raises(DataError, match="is a folder of classes"):
-        prepare(folder, regression=True)
+        prepare(folder, target="numbers")
 
 
 def test_images_beside_the_classes_are_counted(folder: Path) -> None:
@@ -438,10 +440,12 @@ def test_a_prepared_file_holds_what_it_says(change: dict[str, Any], tmp_path: Pa
         {"kind": "vectors", "names": ["x", "y", "z"], "means": [0, 0, 0], "deviations": [1, 1, 1]},
         {"kind": None},
         {"notes": [1]},
+        {"dimension_given": 1},
     ],
 )
 def test_descriptions_of_data_are_checked(change: dict[str, Any]) -> None:
     values = json.loads(own.About((28, 28), 1, ("a", "b"), "classes", 0.0, 1.0, counts=(2, 1, 1)).to_json())
+    assert "dimension_given" not in values  # as before, unless it is: runs are found by this text
     own.About.from_json(json.dumps(values))
     with pytest.raises(ValueError, match="not a description of prepared data"):
         own.About.from_json(json.dumps({**values, **change}))
@@ -468,9 +472,9 @@ def test_a_fourth_channel_is_opacity(tmp_path: Path) -> None:
 def test_huge_numbers_name_no_classes(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=1e300 * labelled())
     with pytest.raises(DataError, match="labels must be one whole number per example"):
-        prepare(tmp_path / "a.npz", regression=False)
+        prepare(tmp_path / "a.npz", target="classes")
     np.savez(tmp_path / "a.npz", images=RNG.random((12, 28, 28)), labels=labelled().astype(np.float16))
-    assert prepare(tmp_path / "a.npz", regression=False)[0].names == ("0", "1")
+    assert prepare(tmp_path / "a.npz", target="classes")[0].names == ("0", "1")
 
 
 def test_targets_that_are_too_large_are_not_finite(tmp_path: Path) -> None:
@@ -538,6 +542,41 @@ def test_images_of_32_bits_and_masks_of_64_are_not_cut(tmp_path: Path, folder: P
         own.prepare(tmp_path / "masks.npz", tmp_path / "prepared.npz")
 
 
+@pytest.mark.parametrize("name", ["grey-and-opacity.png", "colour.png", "colour-and-opacity.png", "colour.tif"])
+def test_colours_of_16_bits_are_not_cut(name: str, tmp_path: Path) -> None:
+    """Files whose headers say so: no writer at hand makes whole ones, and none is read further."""
+    path = save(tmp_path / name, grey(28, np.uint16) if name.endswith(".png") else grey((28, 84)).reshape(28, 28, 3))
+    content = path.read_bytes()
+    if name.endswith(".png"):
+        kind = {"grey-and-opacity": 4, "colour": 2, "colour-and-opacity": 6}[path.stem]
+        header = content[12:25] + bytes([kind]) + content[26:29]
+        content = content[:12] + header + zlib.crc32(header).to_bytes(4, "big") + content[33:]
+    else:
+        content = content.replace(struct.pack("<3H", 8, 8, 8), struct.pack("<3H", 16, 16, 16))
+    path.write_bytes(content)
+    about = own.About((28, 28), 3, ("a", "b"), "classes", 0.0, 1.0)
+    message = "has 16 bits in each of several channels, but .* are read with 8: save it as .npy"
+    with pytest.raises(DataError, match=message):
+        own.read_example(path, about)
+    with Image.open(path) as opened, pytest.raises(DataError, match=message):
+        own.prepare([(opened, 0)], tmp_path / "prepared.npz")
+    pair = tmp_path / "pair"
+    for folder in ("images", "masks"):
+        (pair / folder).mkdir(parents=True)
+    save(pair / "images" / "1.png", grey())
+    (pair / "masks" / f"1{path.suffix}").write_bytes(content)
+    with pytest.raises(DataError, match=f"1 of 1 masks cannot be used: .*{message}"):
+        own.prepare(pair, tmp_path / "prepared.npz")
+
+
+def test_colours_of_16_bits_in_arrays_keep_them(tmp_path: Path) -> None:
+    image = RNG.integers(0, 65536, (12, 10, 3)).astype(np.uint16)
+    np.save(tmp_path / "1.npy", image)
+    about = own.About((12, 10), 3, ("a", "b"), "classes", 0.0, 1.0)
+    again = (own.read_example(tmp_path / "1.npy", about).double().numpy().transpose(1, 2, 0) + 1) / 2 * 65535
+    np.testing.assert_allclose(again, image, atol=0.01)
+
+
 def test_one_huge_image_does_not_make_all_others_huge(tmp_path: Path, folder: Path) -> None:
     Image.new("1", (9000, 9000)).save(folder / "cat" / "huge.png")
     with pytest.raises(DataError, match="an example of 9000×9000 is among examples whose longer side is mostly 28"):
@@ -562,3 +601,36 @@ def test_arrays_that_no_memory_holds_are_refused(tmp_path: Path, monkeypatch: py
 def test_tensors_of_half_the_usual_precision(tmp_path: Path) -> None:
     x, y = torch.rand(20, 12, 12).bfloat16(), torch.arange(20) % 2
     assert own.prepare((x, y), tmp_path / "prepared.npz").shape == (12, 12)
+
+
+@pytest.mark.parametrize("kind", ["labels", "classes", "numbers", "vectors", None])
+def test_targets_without_a_number_are_refused(kind: str | None, tmp_path: Path) -> None:
+    rows: list[tuple[torch.Tensor, list[int]]] = [(image, []) for image in torch.rand(20, 12, 12)]
+    with pytest.raises(DataError, match=r"labels must be one whole number per .*, got float64 of shape \(20, 0\)"):
+        own.prepare(rows, tmp_path / "prepared.npz", target=kind)
+
+
+def test_copies_of_examples_are_counted_and_said(tmp_path: Path) -> None:
+    images = RNG.integers(0, 255, (40, 12, 12), dtype=np.uint8)
+    labels = np.arange(40) % 2
+    images[1] = images[3] = images[5]  # one class; three times
+    images[20] = images[31]  # two classes
+    parts = {"train": slice(0, 24), "val": slice(24, 32), "test": slice(32, 40)}
+    arrays: dict[str, Any] = {f"{name}_{kind}": values[rows] for name, rows in parts.items()
+              for kind, values in (("images", images), ("labels", labels))}  # fmt: skip
+    np.savez(tmp_path / "a.npz", **arrays)
+    about, _ = prepare(tmp_path / "a.npz")
+    (note,) = about.notes
+    assert note == (
+        "3 of 40 examples are copies of others (in several of training, validation and test: 1; with different "
+        "targets: 1). A network seems to know what it has seen: leave one of each."
+    )
+    arrays["train_images"] = RNG.integers(0, 255, (24, 12, 12), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", **arrays)
+    assert prepare(tmp_path / "a.npz")[0].notes == ()
+
+
+def test_a_home_of_nobody_is_a_path_as_others(tmp_path: Path) -> None:
+    for name in ("~nobody-is-called-so", "~\0"):
+        with pytest.raises(DataError, match="~"):
+            own.prepare(name, tmp_path / "prepared.npz")

@@ -48,6 +48,24 @@ def test_sixteen_bits_are_kept(tmp_path: Path) -> None:
     assert holds(stored, own.read_example(tmp_path / "one.png", about).numpy(), 1e-6)
 
 
+def test_the_order_of_bytes_changes_nothing(tmp_path: Path) -> None:
+    image = RNG.integers(0, 65536, (10, 12)).astype(np.uint16)
+    big = image.astype(">u2")
+    about = own.About((10, 12), 1, ("a", "b"), "classes", 0.0, 1.0)
+    np.save(tmp_path / "1.npy", image)
+    np.save(tmp_path / "2.npy", big)
+    scan = Image.frombytes("I;16B", (12, 10), big.tobytes())
+    scan.save(tmp_path / "3.tif")
+    one, *others = (own.read_example(tmp_path / name, about) for name in ("1.npy", "2.npy", "3.tif"))
+    assert all(torch.equal(one, other) for other in others)
+    few: dict[str, np.ndarray] = {"images": np.stack([image] * 10), "labels": np.arange(10) % 2}
+    many = {name: array.astype(array.dtype.newbyteorder(">")) for name, array in few.items()}
+    np.savez(tmp_path / "a.npz", images=many["images"], labels=many["labels"])
+    sources: list[Any] = [few, many, tmp_path / "a.npz", [(scan, "ab"[k % 2]) for k in range(10)]]
+    for source in sources:
+        assert own.prepare(source, tmp_path / "prepared.npz").high == image.max() / np.float32(65535)
+
+
 def test_any_number_of_channels_if_it_is_said(tmp_path: Path) -> None:
     images = RNG.random((10, 24, 20, 7))
     about, stored = prepare(tmp_path, images, dimension=2)
@@ -67,12 +85,30 @@ def test_any_number_of_channels_if_it_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "dimension"),
+    [((3, 20, 20), 2), ((1, 20, 20), 2), ((20, 20, 3), 2), ((4, 20, 20), 2), ((3, 20, 20), 3), ((20, 20, 3), 3)],
+)
+def test_single_files_are_read_as_in_training(shape: tuple[int, ...], dimension: int, tmp_path: Path) -> None:
+    for k in range(10):
+        (tmp_path / "d" / "ab"[k % 2]).mkdir(parents=True, exist_ok=True)
+        np.save(tmp_path / "d" / "ab"[k % 2] / f"{k}.npy", RNG.random(shape).astype(np.float32))
+    about = own.prepare(tmp_path / "d", tmp_path / "prepared.npz", dimension=dimension)
+    assert about.dimension == dimension
+    assert own.About.from_json(about.to_json()) == about
+    stored = torch.cat([split.pixels for split in own.load(tmp_path / "prepared.npz").values()])
+    assert holds(stored, own.read_example(tmp_path / "d" / "a" / "0.npy", about).numpy(), 1e-6)
+    if about.channels == 3:
+        np.save(tmp_path / "four.npy", RNG.random((20, 20, 4)).astype(np.float32))
+        with pytest.raises(DataError, match="has 4 channels, but the network expects 3"):
+            own.read_example(tmp_path / "four.npy", about)  # none of them is opacity
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"dimension": 4}, "dimension must be 2 for images or 3 for volumes"),
         ({"dimension": 3}, "volumes have 3 axes, and one more for channels"),
         ({"target": "words"}, "target must be one of classes, labels, numbers, vectors, masks, got 'words'"),
-        ({"target": "vectors", "regression": True}, "--regression means numbers, but --target says vectors"),
         ({"size": 7}, "size must lie between 8 and 65536, got 7"),
     ],
 )
@@ -127,7 +163,7 @@ def test_volumes_are_resampled_to_equal_spacing(tmp_path: Path) -> None:
     same, _ = prepare(tmp_path, volumes, {"spacing": np.array([2.0, 2.0, 2.0])})
     assert (same.shape, same.spacing) == ((8, 20, 16), 2.0)
     assert not any("resampled" in note for note in same.notes)
-    for wrong in (np.ones(2), np.zeros(3), np.full(3, np.nan), np.array(["a"] * 3)):
+    for wrong in (np.ones(2), np.zeros(3), np.zeros(3, np.float16), np.full(3, np.nan), np.array(["a"] * 3)):
         with pytest.raises(DataError, match="spacing must be"):
             prepare(tmp_path, volumes, {"spacing": wrong})
 
@@ -174,6 +210,9 @@ def test_padding_has_the_mean_of_each_channels_border() -> None:
     assert torch.equal(out[:, 2:5], x)
     assert (out[0, :2] == 0).all()
     assert (out[1] == 0.5).all()
+    bright = torch.full((1, 256, 256), 0.5)
+    bright[:, 1:-1, 1:-1] = 1e6 * torch.rand(254, 254, generator=torch.Generator().manual_seed(0))
+    assert (_own_fit.pad_to(bright, (258, 256))[:, 0] == 0.5).all()  # whatever lies inside
 
 
 @pytest.mark.parametrize("name", ["C(4)", "D(4)", "SO(2)", "O(2)", "SO(3)", "SO(2)@z", "C(8)"])

@@ -42,7 +42,7 @@ def test_whole_numbers_in_columns_are_labels(tmp_path: Path) -> None:
     stored = torch.cat([split.labels for split in splits.values()])
     assert sorted(map(tuple, stored.tolist())) == sorted(map(tuple, LABELS.tolist()))
     assert prepare(arrays(tmp_path, labels=LABELS > 0), tmp_path)[0].kind == "labels"
-    assert prepare(arrays(tmp_path, labels=LABELS), tmp_path, regression=True)[0].kind == "numbers"
+    assert prepare(arrays(tmp_path, labels=LABELS), tmp_path, target="numbers")[0].kind == "numbers"
 
 
 def test_zeros_and_ones_that_may_be_amounts_are_asked_about(tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_zeros_and_ones_that_may_be_amounts_are_asked_about(tmp_path: Path) -> N
     with pytest.raises(DataError, match=r"the targets are 0 and 1 in 3 columns"):
         prepare(path, tmp_path)
     assert prepare(path, tmp_path, target="labels")[0].names == ("cat", "dog", "eel")
-    assert prepare(path, tmp_path, regression=True)[0].kind == "numbers"
+    assert prepare(path, tmp_path, target="numbers")[0].kind == "numbers"
     single = table(tmp_path, "cat,dog", [f"{k % 2},{1 - k % 2}" for k in range(12)])
-    with pytest.raises(DataError, match=r"has a single 1. Is it the class \(--no-regression\)"):
+    with pytest.raises(DataError, match=r"has a single 1. Is it the class \(--target classes\)"):
         prepare(single, tmp_path)
     about, _ = prepare(single, tmp_path, target="classes")
     assert (about.kind, about.names) == ("classes", ("cat", "dog"))
@@ -94,6 +94,22 @@ def test_vectors_are_scaled_by_one_factor(tmp_path: Path) -> None:
         "y",
         "z",
     )
+
+
+def test_numbers_far_from_zero_are_measured_in_their_deviation(tmp_path: Path) -> None:
+    """Of several columns NumPy adds one row after another, in single precision with an error of many deviations."""
+    count = 50_000
+    images = np.zeros((count, 8, 8), dtype=np.uint8)
+    images[:, 0, 0] = RNG.integers(0, 255, count)
+    labels = np.stack([1e5 + RNG.normal(size=count), RNG.normal(size=count)], 1)
+    about, splits = prepare(arrays(tmp_path, images=images, labels=labels), tmp_path)
+    train = splits["train"].labels.double()
+    assert about.means == pytest.approx(train.mean(0).tolist(), rel=1e-9, abs=1e-9)
+    assert about.deviations == pytest.approx(train.std(0, correction=0).tolist(), rel=1e-9)
+    for constant in (0.3, 1.0, 1e5 + 0.1):
+        labels[:, 0] = constant
+        with pytest.raises(DataError, match="the target 'target 1' is the same in all training examples"):
+            prepare(arrays(tmp_path, images=images, labels=labels), tmp_path)
 
 
 def masks_of(images: np.ndarray) -> np.ndarray:
@@ -181,6 +197,13 @@ def test_pairs_that_are_none_are_named(pairs: Path, tmp_path: Path) -> None:
         prepare(pairs, tmp_path)
     with pytest.raises(DataError, match=r"holds no images|is a folder of classes"):
         prepare(tmp_path / "d" / "masks", tmp_path, target="masks")
+
+
+@pytest.mark.parametrize("twin", ["images/3.npy", "masks/3.png"])  # beside 3.png, and beside 3_mask.png
+def test_no_pair_is_dropped_because_another_has_its_name(twin: str, pairs: Path, tmp_path: Path) -> None:
+    (pairs / twin).write_bytes((pairs / "images" / "4.png").read_bytes())
+    with pytest.raises(DataError, match=r"3\.(npy|png) and 3(_mask)?\.png would have the same partner: rename"):
+        prepare(pairs, tmp_path)
 
 
 def test_a_class_may_be_called_masks(tmp_path: Path) -> None:

@@ -61,6 +61,20 @@ def test_every_kind_of_target_is_learnt_predicted_and_exported(kind: str, tmp_pa
     torch.testing.assert_close(exported(x), model(x), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["classes", "labels"])
+def test_a_test_without_pairs_has_no_area_under_a_curve_and_did_not_diverge(kind: str, tmp_path: Path) -> None:
+    images = RNG.integers(0, 255, (12, 9, 9, 9) if kind == "classes" else (12, 9, 11), dtype=np.uint8)
+    values = TARGETS[kind]
+    alike = np.repeat(values[:1], 12, 0)
+    splits = {"train": (images, values), "val": (images, values), "test": (images, alike)}
+    own.prepare(splits, tmp_path / "data.npz", target=kind)
+    one = OwnSettings(data=str(tmp_path / "data.npz"), method="cnn", width=0.125, epochs=1, batch_size=4)
+    result = training.train(training.start(one, tmp_path / "runs"), accelerator="cpu", progress=False)
+    assert "test_auc" not in result
+    assert math.isfinite(result["test_accuracy"])
+    assert not training.diverged(result)
+
+
 def test_predicted_masks_are_written_in_the_shape_and_values_of_the_users(tmp_path: Path) -> None:
     path = prepared("masks", tmp_path)
     one = OwnSettings(data=str(path), method="cnn", width=0.125, epochs=1, batch_size=4)

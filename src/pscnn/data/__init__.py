@@ -2,7 +2,7 @@
 
 from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, data_folder, read_arrays
-from pscnn.data._transform import TARGET_KINDS, maps_grid, there_and_back, transform, transform_targets
+from pscnn.data._transform import TARGET_KINDS, maps_grid, transform, transform_targets
 from pscnn.data._windows import Windows
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "data_folder",
     "maps_grid",
     "read_arrays",
-    "there_and_back",
     "transform",
     "transform_targets",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pscnn._extras import PscnnError, require
-from pscnn._files import DAMAGED, plain_file, reported, write_whole
+from pscnn._files import DAMAGED, expanded, plain_file, reported, write_whole
 from pscnn._memory import half_of_memory
 from pscnn._types import AnyArray
 
@@ -25,8 +25,11 @@ def data_folder(folder: str | Path | None = None) -> Path:
     """The data folder: the one given, else the environment variable PSCNN_DATA, else a per-user cache."""
     chosen = folder or os.environ.get("PSCNN_DATA")
     if chosen:
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pscnn"
+        return expanded(chosen)
+    cache = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    if str(cache).startswith("~"):
+        raise DataError("there is no home folder to keep data in: set PSCNN_DATA, or --data-dir, to a folder")
+    return cache / "pscnn"
 
 
 def read_arrays(
@@ -56,7 +59,7 @@ def read_arrays(
         for name, array in found.items():
             if not isinstance(array, np.ndarray) or array.dtype.names is not None:
                 raise ValueError(f"{name!r} is not an array of numbers")
-        return found
+        return {name: native(array) for name, array in found.items()}
     except FileNotFoundError:
         raise
     except PermissionError:
@@ -68,6 +71,11 @@ def read_arrays(
         RuntimeError,
     ) as error:  # the last: locked, or packed otherwise
         raise DataError(f"{path} is damaged or not an .npz file ({error}){advice}") from error
+
+
+def native(array: AnyArray) -> AnyArray:
+    """The same numbers in this machine's order of bytes: types in another one equal none of NumPy's."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def array_of(arrays: Mapping[str, AnyArray], name: str, path: object) -> AnyArray:

@@ -35,6 +35,7 @@ class About:
         frame: The shape to which every example is padded, before it is resized to ``shape``; () if each is padded to
             the proportions of ``shape``, whatever its own size.
         spacing: Edge length of the voxels to which volumes of known spacing are resampled; 0 if it is not known.
+        dimension_given: Whether it was said that arrays are images, or volumes, and not seen from their shapes.
     """
 
     shape: tuple[int, ...]
@@ -50,6 +51,7 @@ class About:
     source: str = ""
     frame: tuple[int, ...] = ()
     spacing: float = 0.0
+    dimension_given: bool = False
 
     @property
     def dimension(self) -> int:
@@ -68,7 +70,10 @@ class About:
 
     def to_json(self) -> str:
         """As text, from which ``from_json`` makes it again."""
-        return json.dumps(asdict(self))
+        values = asdict(self)
+        if not self.dimension_given:  # as versions wrote that did not know it: runs are found by this text
+            del values["dimension_given"]
+        return json.dumps(values)
 
     def check(self) -> None:
         """Raise a ``ValueError`` or ``TypeError`` unless everything is of its kind and goes together."""
@@ -79,6 +84,8 @@ class About:
         )
         if {*map(type, wholes)} != {int} or {*map(type, texts)} != {str} or {*map(type, tuples)} != {tuple}:
             raise TypeError("shape, frame, channels and counts must be whole numbers, names and notes must be text")
+        if type(self.dimension_given) is not bool:
+            raise TypeError("dimension_given must be true or false")
         numbers = (self.low, self.high, *self.means, *self.deviations, self.spacing)
         if not all(type(value) in (int, float) and math.isfinite(value) for value in numbers) or self.low >= self.high:
             raise ValueError("low, high, means, deviations and spacing must be finite numbers, low below high")

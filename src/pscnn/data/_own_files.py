@@ -12,7 +12,7 @@ from pscnn._extras import require
 from pscnn._files import DAMAGED, plain_file
 from pscnn._memory import LARGEST
 from pscnn._types import AnyArray
-from pscnn.data._folder import DataError
+from pscnn.data._folder import DataError, native
 
 NIFTI = (".nii", ".nii.gz")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".npy", *NIFTI)
@@ -68,7 +68,7 @@ def read_mask(path: Path, sides: Sequence[int]) -> AnyArray:
     if suffix(path) in NIFTI:
         array = _nifti(path).values
     else:
-        array = _array(path) if _is_array(path) else _open_image(path, _mask_values)
+        array = _array(path) if _is_array(path) else _open_image(path, mask_values)
     return as_mask(array, sides, path)
 
 
@@ -102,7 +102,7 @@ def _is_array(path: Path) -> bool:
 def _array(path: Path) -> AnyArray:
     try:
         with plain_file(path).open("rb") as handle:
-            array = np.lib.format.read_array(handle, allow_pickle=False)
+            array = native(np.lib.format.read_array(handle, allow_pickle=False))
     except DAMAGED as error:
         raise DataError(f"{path} is damaged or not an array ({error})") from None
     if array.ndim not in (2, 3, 4):
@@ -131,15 +131,15 @@ def with_channels(array: AnyArray, what: str, first: int, dimension: int | None 
     if axes == 4 and array.shape[-1] not in CHANNELS:
         raise DataError(
             f"{what} have shape {array.shape}: an image has 2 axes, a volume 3, and one more for channels, of which "
-            "there are 1, 3 or 4 (--dimension 3 reads any number)"
+            "there are 1, 3 or 4 (pscnn discover --dimension 3 reads any number)"
         )
     if axes == 4 or (axes == 3 and array.shape[-1] in CHANNELS):
         return colour(array, what) if axes == 3 else array
     if axes == 3 and min(array.shape[first:]) < _THINNEST:
         raise DataError(
             f"{what} have shape {array.shape}, which may be images with channels or thin volumes: give images with "
-            "channels of 1, 3 or 4 last, volumes with one more axis of length 1 at the end; or say with --dimension 2 "
-            "that these are images, with --dimension 3 that they are volumes"
+            "channels of 1, 3 or 4 last, volumes with one more axis of length 1 at the end; or say to pscnn discover "
+            "with --dimension 2 that these are images, with --dimension 3 that they are volumes"
         )
     return array[..., None]
 
@@ -164,12 +164,13 @@ def pixels_of(image: Any, what: object) -> AnyArray:
     """The pixels of a PIL image, channels last."""
     if getattr(image, "n_frames", 1) > 1:
         raise DataError(f"{what} has {image.n_frames} pages: volumes are read from .npz, .npy and .nii files")
+    _check_depth(image, what)
     image = require("PIL.ImageOps", "data", "Reading images").exif_transpose(image)  # as cameras mean it
     grey = image.mode in ("1", "L", "I", "F", "I;16", "I;16B", "I;16L", "LA", "La")
     if not grey or image.mode in ("LA", "La") or (image.mode == "L" and "transparency" in image.info):
         laid = colour(np.asarray(image.convert("RGBA")), what)  # on white
         return laid[..., :1] if grey else laid
-    array = np.asarray(image.convert("L") if image.mode == "1" else image)[..., None]
+    array = native(np.asarray(image.convert("L") if image.mode == "1" else image))[..., None]
     if image.mode != "I":
         return array
     if array.min() < 0 or array.max() >= 2**16:  # 16 of its 32 bits are used
@@ -179,9 +180,26 @@ def pixels_of(image: Any, what: object) -> AnyArray:
     return array.astype(np.uint16)
 
 
-def _mask_values(image: Any, what: object) -> AnyArray:
+def mask_values(image: Any, what: object) -> AnyArray:
     """The numbers of a PIL image, also of one with a palette, whose colours mean nothing."""
+    _check_depth(image, what)
     return np.asarray(image)
+
+
+def _check_depth(image: Any, what: object) -> None:
+    """Refuse colours of 16 bits: PIL has no such mode, and cuts them to 8 without a word.
+
+    The file says it: a TIFF for each channel (its tag 258), a PNG by how it is to be unpacked, until that was done.
+    """
+    if image.mode.startswith(("I", "F")):
+        return
+    bits = max(getattr(image, "tag_v2", {}).get(258, (8,)))
+    unpacked = [str(tile[3]) for tile in getattr(image, "tile", ()) if image.format == "PNG"]
+    if bits > 8 or any(mode.endswith(";16B") for mode in unpacked):
+        raise DataError(
+            f"{what} has 16 bits in each of several channels, but images with colours or opacity are read with 8: save "
+            "it as .npy, which keeps all"
+        )
 
 
 def _nifti(path: Path) -> Example:
@@ -253,7 +271,7 @@ def colour(array: AnyArray, what: object) -> AnyArray:
     if array.dtype not in (np.uint8, np.uint16) and not ((opaque >= 0) & (opaque <= 1)).all():
         raise DataError(
             f"{what}: the last of four channels is opacity, from 0 to 1, or whole numbers of 8 or 16 bits "
-            "(--dimension 2 reads all four as they are)"
+            "(pscnn discover --dimension 2 reads all four as they are)"
         )
     whole = array.dtype in (np.uint8, np.uint16)
     top = np.iinfo(array.dtype).max if whole else 1

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pscnn._types import AnyArray
+from pscnn.data._transform import border_mean
 
 MOST_VOXELS = 128**3
 """Of a volume that is resampled to a finer spacing than it has along some side."""
@@ -21,13 +22,8 @@ def pad_to(x: Tensor, sides: Sequence[int]) -> Tensor:
     own = x.shape[1:]
     if tuple(own) == tuple(sides):
         return x
-    axes = tuple(range(1, x.ndim))
-    inner = x[(slice(None), *(slice(1, -1) if n > 2 else slice(0, 0) for n in own))]
-    if x.dtype.is_floating_point:
-        border = (x.sum(axes) - inner.sum(axes)) / max(1, math.prod(own) - math.prod(inner.shape[1:]))
-    else:
-        border = torch.full((len(x),), UNKNOWN, dtype=x.dtype)
-    out = border.to(x.dtype).view(-1, *(1,) * len(own)).expand(len(x), *sides).contiguous()
+    border = border_mean(x[None])[0] if x.dtype.is_floating_point else torch.tensor(UNKNOWN, dtype=x.dtype)
+    out = border.expand(len(x), *sides).contiguous()
     first = [(side - n) // 2 for side, n in zip(sides, own, strict=True)]
     out[(slice(None), *(slice(k, k + n) for k, n in zip(first, own, strict=True)))] = x
     return out

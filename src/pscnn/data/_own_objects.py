@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pscnn._memory import half_of_memory
 from pscnn._types import AnyArray
-from pscnn.data._folder import DataError
-from pscnn.data._own_files import CHANNELS, Example, as_mask, check_values, pixels_of, with_channels
+from pscnn.data._folder import DataError, native
+from pscnn.data._own_files import CHANNELS, Example, as_mask, check_values, mask_values, pixels_of, with_channels
 from pscnn.data._own_sources import SPLIT_NAMES, Found, Progress, from_arrays
 from pscnn.data._own_targets import Targets, settle, settle_masks
 
@@ -236,15 +236,15 @@ def _numpy(value: Any) -> AnyArray:
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    if hasattr(value, "getbands"):
-        return np.asarray(value)
+    if hasattr(value, "getbands"):  # of PIL
+        return mask_values(value, "an image")
     try:
         array = np.asarray(value)
     except ValueError:
         raise DataError(f"lists of unequal lengths are no array: {str(value)[:60]}") from None
     if array.dtype.kind == "O":
         raise DataError(f"expected numbers, arrays, tensors, images or names, got {str(value)[:60]}")
-    return array
+    return native(array)
 
 
 def _keys(mapping: Mapping[Any, Any]) -> str:

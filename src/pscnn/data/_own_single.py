@@ -35,8 +35,8 @@ def read_example(path: str | Path, about: About) -> Tensor:
 
 
 def _read_checked(path: Path, about: About) -> Example:
-    usual = about.dimension == 2 and about.channels in (1, 3)
-    example = read_file(path, None if usual else about.dimension)
+    seen = not about.dimension_given and about.dimension == 2 and about.channels in (1, 3)  # from shapes, in training
+    example = read_file(path, None if seen else about.dimension)
     check_values(example.values, path)
     sides, channels = example.values.shape[:-1], example.values.shape[-1]
     if len(sides) != about.dimension:

@@ -128,10 +128,7 @@ def _pairs(source: Path, dimension: int | None, on_read: Progress) -> Found:
     for place, split in places:
         if not _has_masks(place):
             raise DataError(f"{place} has no folders images and masks beside each other")
-        images, other = (
-            {_stem(file): file for file in sorted((place / name).iterdir()) if is_example(file)}
-            for name in ("images", "masks")
-        )
+        images, other = (_by_stem(place / name) for name in ("images", "masks"))
         alone = [images[stem] for stem in images if stem not in other] + [other[s] for s in other if s not in images]
         if alone:
             raise DataError(f"{place}: {len(alone)} files have no partner of the same name: {some(alone)}")
@@ -146,6 +143,16 @@ def _pairs(source: Path, dimension: int | None, on_read: Progress) -> Found:
 
 def _has_masks(place: Path) -> bool:
     return (place / "images").is_dir() and (place / "masks").is_dir()
+
+
+def _by_stem(folder: Path) -> dict[str, Path]:
+    """The examples of a folder by the name that they share with their partners."""
+    found: dict[str, Path] = {}
+    for file in filter(is_example, sorted(folder.iterdir())):
+        first = found.setdefault(_stem(file), file)
+        if first is not file:
+            raise DataError(f"{first} and {file.name} would have the same partner: rename or remove one of them")
+    return found
 
 
 def _stem(file: Path) -> str:
@@ -322,9 +329,10 @@ def _spacings(arrays: Mapping[str, AnyArray], prefix: str, images: AnyArray, sou
         raise DataError(
             f"{source}: spacing must be {sides} numbers, one per side, got {found.dtype} of shape {found.shape}"
         )
-    if not (np.isfinite(found) & (found > 0) & (found < 1e9) & (found > 1e-9)).all():
-        raise DataError(f"{source}: spacing must be positive")
-    return [tuple(map(float, one)) for one in np.broadcast_to(found, (len(images), sides))]
+    lengths = found.astype(np.float64)  # half precision knows no such numbers as these bounds
+    if not ((lengths > 1e-9) & (lengths < 1e9)).all():
+        raise DataError(f"{source}: spacing must be positive, got {lengths.min():g} to {lengths.max():g}")
+    return [tuple(one) for one in np.broadcast_to(lengths, (len(images), sides)).tolist()]
 
 
 def some(things: Sequence[Any]) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 
 from pscnn._types import AnyArray
 from pscnn.data._folder import DataError
-from pscnn.data._own_about import KINDS
 
 _FEW = 20
 """Up to so many different whole numbers may be meant as names of classes."""
@@ -26,18 +25,6 @@ class Targets(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def wanted_kind(target: str | None, regression: bool | None) -> str | None:
-    """The kind that the user names, with either option."""
-    if target is not None and target not in KINDS:
-        raise DataError(f"target must be one of {', '.join(KINDS)}, got {target!r}")
-    if regression is None:
-        return target
-    named = "numbers" if regression else "classes"
-    if target not in (None, named):
-        raise DataError(f"--{'' if regression else 'no-'}regression means {named}, but --target says {target}")
-    return named
-
-
 def settle(values: AnyArray, wanted: str | None, source: object, columns: Sequence[str] = ()) -> Targets:
     """What numbers or names, (N,) or (N, T), are.
 
@@ -51,6 +38,8 @@ def settle(values: AnyArray, wanted: str | None, source: object, columns: Sequen
         values = values.astype(str)
     table = values.reshape(len(values), -1)
     many = table.shape[1] > 1
+    if not table.size:
+        raise DataError(_expected(source, values))
     if table.dtype.kind not in "biuf" and (many or wanted not in (None, "classes") or table.dtype.kind != "U"):
         raise DataError(_expected(source, values))
     if table.dtype.kind == "U":
@@ -90,15 +79,15 @@ def _guess(table: AnyArray, bits: bool, single: bool, source: object) -> str:
     count = table.shape[1]
     if single:
         raise DataError(
-            f"{source}: every row of the labels has a single 1. Is it the class (--no-regression), are these {count} "
-            f"labels, of which there may be several (--target labels), or {count} amounts (--regression)?"
+            f"{source}: every row of the labels has a single 1. Is it the class (--target classes), are these {count} "
+            f"labels, of which there may be several (--target labels), or {count} amounts (--target numbers)?"
         )
     if count > 1 and bits:
         if table.dtype.kind in "biu":
             return "labels"
         raise DataError(
             f"{source}: the targets are 0 and 1 in {count} columns. Are they labels, of which there may be several "
-            "(--target labels), or amounts (--regression)?"
+            "(--target labels), or amounts (--target numbers)?"
         )
     if table.dtype.kind == "f":
         if count == 1:
@@ -112,8 +101,8 @@ def ask_if_classes(values: Sequence[float], source: object) -> None:
     kinds = sorted({*values})
     if kinds[0] in (0, 1) and 2 <= len(kinds) <= _FEW and kinds == [kinds[0] + k for k in range(len(kinds))]:
         raise DataError(
-            f"{source}: the targets are the numbers {kinds[0]:g} to {kinds[-1]:g}. Are they classes (--no-regression) "
-            "or amounts (--regression)?"
+            f"{source}: the targets are the numbers {kinds[0]:g} to {kinds[-1]:g}. Are they classes (--target classes) "
+            "or amounts (--target numbers)?"
         )
 
 

@@ -67,16 +67,6 @@ def transform(x: Tensor, elements: Tensor, shifts: Tensor | None = None) -> Tens
     return out
 
 
-def there_and_back(x: Tensor, elements: Tensor) -> Tensor:
-    """h⁻¹·(h·x): what interpolation does to examples, which keep their pose.
-
-    Args:
-        x: As for ``transform``.
-        elements: As for ``transform``.
-    """
-    return transform(transform(x, elements), elements.mT)
-
-
 def transform_targets(y: Tensor, elements: Tensor, kind: str, shifts: Tensor | None = None) -> Tensor:
     """The right answers to transformed examples, from those to the examples.
 
@@ -133,7 +123,7 @@ def _interpolated(x: Tensor, inverse: Tensor, shifts: Tensor | None) -> Tensor:
     """
     sides = x.shape[2:]
     n = len(sides)
-    fill = _border_mean(x)
+    fill = border_mean(x)
     coefficients = x - fill
     for axis, side in enumerate(sides, 2):
         spline = torch.tensor(_spline_filter(side), dtype=x.dtype, device=x.device)
@@ -163,12 +153,14 @@ def _interpolated(x: Tensor, inverse: Tensor, shifts: Tensor | None) -> Tensor:
     return out + fill
 
 
-def _border_mean(x: Tensor) -> Tensor:
+def border_mean(x: Tensor) -> Tensor:
     """Of the outermost pixels of each example and channel, (B, C, 1, …)."""
     axes = tuple(range(2, x.ndim))
     inner = x[:, :, 1:-1, 1:-1] if x.ndim == 4 else x[:, :, 1:-1, 1:-1, 1:-1]
     count = math.prod(x.shape[2:]) - math.prod(inner.shape[2:])
-    return (x.sum(axes, keepdim=True) - inner.sum(axes, keepdim=True)) / count
+    # The difference of two sums that are almost equal, in single precision, would be wrong by what lies inside.
+    whole, within = (part.sum(axes, keepdim=True, dtype=torch.float64) for part in (x, inner))
+    return ((whole - within) / count).to(x.dtype)
 
 
 @memo

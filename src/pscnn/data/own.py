@@ -14,8 +14,8 @@
 - in Python: arrays or tensors (images, targets), a data set of such rows, as torchvision has them, or of rows with
   names, as Hugging Face has them; or a mapping of "train", "val" and "test" to such data.
 
-Images are PNG, JPEG, TIFF, BMP or ``.npy`` files of any size, grey, in colour or (``.npy``) of any number of channels;
-volumes are ``.npy`` or NIfTI files.
+Images are PNG, JPEG, TIFF, BMP or ``.npy`` files of any size, grey, in colour (with 16 bits: ``.npy``) or (``.npy``) of
+any number of channels; volumes are ``.npy`` or NIfTI files.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from pscnn._files import expanded
 from pscnn._types import AnyArray
 from pscnn.data._contact import contact_sheet
 from pscnn.data._digits import SPLITS
 from pscnn.data._folder import DataError, read_arrays, save, shuffled_classes
 from pscnn.data._own_about import KINDS, About
+from pscnn.data._own_copies import copies
 from pscnn.data._own_files import SUFFIXES, is_example
 from pscnn.data._own_fit import UNKNOWN
 from pscnn.data._own_objects import name_of, read_object
 from pscnn.data._own_shape import all_masks, all_pixels, choose_shape
 from pscnn.data._own_single import mask_of_file, read_example, write_mask
 from pscnn.data._own_sources import Found, read
-from pscnn.data._own_targets import natural, wanted_kind
+from pscnn.data._own_targets import natural
 from pscnn.data._windows import Examples
 from pscnn.groups import Group, parse
 
@@ -79,7 +81,6 @@ def prepare(
     size: int | None = None,
     seed: int = 0,
     target: str | None = None,
-    regression: bool | None = None,
     dimension: int | None = None,
     square: bool = False,
     on_read: Callable[[int, int], None] = lambda done, of: None,
@@ -94,7 +95,6 @@ def prepare(
         size: The longest side to resize examples to; by default they stay as they are.
         seed: Of the split, where the data do not say it: a fifth of every class for validation and for testing.
         target: The kind of targets, one of ``KINDS``; by default as they look.
-        regression: An older way to say ``target="numbers"`` (true) or ``"classes"`` (false).
         dimension: 2 if arrays are images, so that a third axis is channels, 3 if they are volumes; by default as their
             shapes look.
         square: Pad to equal sides, so that quarter turns map the pixels to themselves and nothing leaves the frame.
@@ -103,7 +103,8 @@ def prepare(
     Raises:
         DataError: If anything is wrong; nothing is written then.
     """
-    wanted = wanted_kind(target, regression)
+    if target is not None and target not in KINDS:
+        raise DataError(f"target must be one of {', '.join(KINDS)}, got {target!r}")
     for name, value in (("size", size or 0), ("seed", seed)):
         if type(value) is not int or value < 0:
             raise DataError(f"{name} must be a whole number that is not negative, got {value!r}")
@@ -112,17 +113,17 @@ def prepare(
     if size is not None and not SMALLEST <= size <= 2**16:
         raise DataError(f"size must lie between {SMALLEST} and {2**16}, got {size}")
     if isinstance(source, str | Path):
-        source = Path(source).expanduser()
-        found = read(source, wanted, dimension, on_read)
+        source = expanded(source)
+        found = read(source, target, dimension, on_read)
     else:
-        found, source = read_object(source, wanted, dimension, on_read), name_of(source)
+        found, source = read_object(source, target, dimension, on_read), name_of(source)
     targets, names = _targets(found, source)
     split = _split(found, targets, names, source, seed)
     geometry = choose_shape(found.examples, source, size, square)
     notes = (*found.notes, *found.targets.notes, *geometry.pop("notes"))
     about = About(
         names=names, kind=found.targets.kind, low=0.0, high=1.0, notes=notes, source=str(source),
-        counts=tuple(int((split == k).sum()) for k in range(3)), **geometry,
+        counts=tuple(int((split == k).sum()) for k in range(3)), dimension_given=dimension is not None, **geometry,
     )  # fmt: skip
     pixels, low, high = all_pixels(found.examples, about, split == 0, source)
     about = replace(about, low=low, high=high)
@@ -133,6 +134,7 @@ def prepare(
         _check_columns(targets[split == 0], names, source)
     elif about.kind == "masks":
         targets = all_masks(targets, found.examples, about)
+    about = replace(about, notes=(*about.notes, *copies(pixels, targets, split)))
     write_prepared(Path(out), pixels, targets, split, about)
     return about
 
@@ -180,17 +182,20 @@ def _standard(train: AnyArray, about: About, source: object) -> tuple[tuple[floa
         if not length > 0:
             raise DataError(f"{source}: the vectors are zero in all training examples")
         return (0.0,) * train.shape[1], (length,) * train.shape[1]
-    _check_columns(train, about.names, source)
-    return tuple(map(float, train.mean(0))), tuple(map(float, train.std(0)))
+    deviations = _check_columns(train, about.names, source)
+    return tuple(train.mean(0, dtype=np.float64).tolist()), tuple(deviations.tolist())
 
 
-def _check_columns(train: AnyArray, names: Sequence[str], source: object) -> None:
-    deviations = train.std(0)
-    if not (deviations > 0).all():
+def _check_columns(train: AnyArray, names: Sequence[str], source: object) -> AnyArray:
+    """The standard deviation of each column, which must not be constant."""
+    # NumPy adds the rows of several columns one after another: in single precision every row would lose digits.
+    deviations = train.std(0, dtype=np.float64)
+    if not (deviations >= np.finfo(np.float32).tiny).all():  # networks divide by them in single precision
         name = names[int(np.argmin(deviations))]
         raise DataError(
             f"{source}: the target {name!r} is the same in all training examples; leave it out, or split otherwise"
         )
+    return deviations
 
 
 def write_contact_sheet(path: str | Path, out: str | Path) -> None:
