@@ -52,6 +52,10 @@ def test_a_worker_killed_in_the_middle_loses_nothing(tmp_path: Path) -> None:
 def test_an_unknown_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown engine 'slurm'"):
         run_missing(CONFIGS, Store(tmp_path), engine="slurm")
+    with pytest.raises(ConfigError, match="gpus applies to the engine ray"):
+        run_missing(CONFIGS, Store(tmp_path), gpus=0.5)
+    with pytest.raises(ConfigError, match="workers applies to the engine local"):
+        run_missing(CONFIGS, Store(tmp_path), engine="ray", workers=2)
 
 
 def workers() -> list[int]:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import pscnn
+from pscnn import training
 from pscnn.data import vectors
 from pscnn.models import build
 from pscnn.tasks.vectors import VectorSettings
@@ -60,6 +62,29 @@ def test_networks_trained_together_are_those_trained_alone(options: dict[str, ob
                 value, objective.state_dict()[name], atol=1e-8, rtol=1e-7
             )  # biases that the normalisation takes out move by rounding errors
         assert history[1]["kl"][k] == pytest.approx(sum(kl[4:]) / 4, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize("task", ["vectors", "symmetry"])
+def test_finished_runs_are_not_trained_again_and_what_cannot_be_done_is_refused(task: str, tmp_path: Path) -> None:
+    sizes = {"vectors": {"count": 16}, "symmetry": {}}[task]
+    folder = training.start(training.make_settings({"task": task, "epochs": 2, "batch_size": 8, **sizes}), tmp_path)
+    for refused, message in (
+        ({"epochs": 1}, f"runs of {task} are not continued: train all 2 epochs, got 1"),
+        ({"devices": 2}, f"the networks of {task} are so small that they are trained and tested on the CPU"),
+        ({"accelerator": "gpu"}, "on the CPU, in one process"),
+    ):
+        with pytest.raises(training.RunError, match=message):
+            training.train(folder, **refused)
+    result = training.train(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert training.train(folder) == training.train(folder, epochs=5) == training.read_result(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    with pytest.raises(training.RunError, match="on the CPU"):
+        training.evaluate(folder, accelerator="gpu")
+    assert training.evaluate(folder)["seconds"] == result["seconds"]
+    (folder / "last.ckpt").unlink()
+    with pytest.raises(training.RunError, match="was imported from a results file"):
+        training.train(folder)
 
 
 def test_a_parameter_in_two_modules_is_refused() -> None:

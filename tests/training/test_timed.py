@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pscnn import training
 from pscnn.data import own
+from pscnn.report import html_report
 from pscnn.tasks.own import OwnSettings
 
 
@@ -46,3 +50,44 @@ def test_epochs_are_limited_and_trials_leave_nothing_behind(settings: OwnSetting
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
     folder = training.train_for(1000, settings, training.Store(tmp_path), accelerator="cpu", most=2)
     assert len(training.history(folder)) == 2
+
+
+def test_another_time_leaves_the_first_run_as_it_is(settings: OwnSettings, tmp_path: Path) -> None:
+    store = training.Store(tmp_path)
+    first = training.train_for(1000, settings, store, accelerator="cpu", most=2)
+    before = {file.name: file.read_bytes() for file in first.iterdir()}
+    second = training.train_for(1000, settings, store, accelerator="cpu", most=2)
+    assert second != first
+    assert training.read_result(second) is not None
+    assert {file.name: file.read_bytes() for file in first.iterdir()} == before
+    assert store.folder(training.read_task(second).settings) == first
+
+
+def test_what_a_training_for_a_time_does_not_do_is_refused(settings: OwnSettings, tmp_path: Path) -> None:
+    for changes in ({"average": 0.9}, {"compile": True}):
+        with pytest.raises(training.ConfigError, match=f"{next(iter(changes))} applies to runs that are trained for a"):
+            training.train_for(1, replace(settings, **changes), training.Store(tmp_path), accelerator="cpu")
+
+
+def test_half_precision_is_that_of_training_too(settings: OwnSettings, tmp_path: Path) -> None:
+    seen = set()
+
+    def note(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        seen.add((module.training, getattr(output, "dtype", None)))
+
+    with torch.nn.modules.module.register_module_forward_hook(note):
+        half = replace(settings, precision="bf16")
+        training.train_for(1000, half, training.Store(tmp_path), accelerator="cpu", most=1)
+    assert {(True, torch.bfloat16), (False, torch.bfloat16)} <= seen
+
+
+def test_runs_that_cannot_be_made_again_or_continued_say_so(settings: OwnSettings, tmp_path: Path) -> None:
+    folder = training.train_for(1000, settings, training.Store(tmp_path), accelerator="cpu", most=1)
+    with pytest.raises(training.RunError, match=r"was trained for a time and is finished; .*: pscnn evaluate"):
+        training.train(folder, accelerator="cpu", progress=False)
+    page = html_report([folder]).read_text()
+    assert "There is none: this run was trained for a time" in page
+    assert "pscnn train" not in page
+    usual = training.start(replace(settings, epochs=1, data=str(tmp_path / "data.npz")), tmp_path)
+    training.train(usual, accelerator="cpu", progress=False)
+    assert "pscnn train own" in html_report([usual]).read_text()

@@ -24,12 +24,12 @@ from pscnn.training._run import (
     precision,
     read_confusion,
     read_environment,
-    read_json,
     read_result,
     read_task,
+    trained_for_a_time,
     write_arrays,
 )
-from pscnn.training._runner import run_missing
+from pscnn.training._runner import check_engine, run_missing
 from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
@@ -57,6 +57,7 @@ __all__ = [
     "TrainerSettings",
     "Watch",
     "answers",
+    "check_engine",
     "check_environment",
     "check_result",
     "choose_device",
@@ -76,7 +77,6 @@ __all__ = [
     "processes",
     "read_confusion",
     "read_environment",
-    "read_json",
     "read_result",
     "read_task",
     "read_yaml",
@@ -94,6 +94,7 @@ __all__ = [
     "task_type",
     "train",
     "train_for",
+    "trained_for_a_time",
     "trial_loss",
     "usual_workers",
     "wake",

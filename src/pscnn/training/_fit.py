@@ -23,9 +23,9 @@ from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data, Learner
 from pscnn.training._place import Place, awake, choose_device, suitable_threads, wake
 from pscnn.training._progress import Progress
-from pscnn.training._run import RunError, history, precision, read_task
+from pscnn.training._run import RunError, history, precision, read_result, read_task
 from pscnn.training._settings import rate
-from pscnn.training._stacked import test_stacked, train_stacked
+from pscnn.training._stacked import check_stacked, test_stacked, train_stacked
 from pscnn.training._store import alone
 from pscnn.training._under_way import UnderWay
 from pscnn.training._workers import stay_with_parent
@@ -55,7 +55,10 @@ def train(
     folder = Path(folder)
     task = read_task(folder)
     if task.stacked:
-        return train_stacked([folder])[0]
+        check_stacked(task, accelerator, devices, epochs)
+        with alone(folder):
+            files.check_has_network(folder)
+            return read_result(folder) or train_stacked([folder])[0]
     settings = task.settings
     device = choose_device(accelerator)
     most = torch.cuda.device_count() if device.type == "cuda" else max(2, os.cpu_count() or 1)
@@ -84,6 +87,7 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
     task = read_task(folder)
     files.selected(folder, task)
     if task.stacked:
+        check_stacked(task, accelerator)
         return test_stacked(folder)
     device = choose_device(accelerator)
     with precision(task.settings.precision), files.kept_random_state():

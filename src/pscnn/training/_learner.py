@@ -89,12 +89,13 @@ class Classification(Learner):
         return {"accuracy": (scores.argmax(1) == y).float().mean(), "loss": F.cross_entropy(scores, y)}
 
     def results(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Accuracy, loss, and the area under the curve."""
+        """Accuracy, loss, and the area under the curve, if classes can be told apart."""
         found = {"test_accuracy": metrics["test/accuracy"], "test_loss": metrics["test/loss"]}
         if "other" in self.task.tests:
             found["other_accuracy"] = metrics["other/accuracy"]
         if "test_auc" in self.task.scores:
-            found["test_auc"] = area_under_curve(*self._answers())
+            area = area_under_curve(*self._answers())
+            found |= {} if area is None else {"test_auc": area}
         return found
 
     def confusion(self) -> Tensor:
@@ -108,11 +109,11 @@ class Classification(Learner):
         return torch.cat(scores), torch.cat(labels)
 
 
-def area_under_curve(scores: Tensor, labels: Tensor) -> float:
+def area_under_curve(scores: Tensor, labels: Tensor) -> float | None:
     """The area under the curve of each class against the others, averaged over the classes that can be told apart.
 
     It is the share of pairs, one example of the class and one other, that the probabilities order rightly; of equal
-    ones half count.
+    ones half count. Of examples of a single class there are no pairs, and it is None; NaN only tells of divergence.
 
     Example:
         >>> scores = torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
@@ -123,8 +124,8 @@ def area_under_curve(scores: Tensor, labels: Tensor) -> float:
     return _mean_area(scores.double().softmax(1), labels[:, None] == classes)
 
 
-def _mean_area(probabilities: Tensor, own: Tensor) -> float:
-    """The mean over the columns that have both, of the share of pairs that each orders rightly."""
+def _mean_area(probabilities: Tensor, own: Tensor) -> float | None:
+    """The mean over the columns that have both, of the share of pairs that each orders rightly; None without any."""
     if not probabilities.isfinite().all():
         return math.nan
     areas = []
@@ -134,7 +135,7 @@ def _mean_area(probabilities: Tensor, own: Tensor) -> float:
         n, others = int(mine.sum()), int((~mine).sum())
         if n and others:
             areas.append((ranks[mine].sum().item() - n * (n + 1) / 2) / (n * others))
-    return sum(areas) / len(areas) if areas else math.nan
+    return sum(areas) / len(areas) if areas else None
 
 
 class Supervised(Learner):
@@ -170,7 +171,8 @@ class Supervised(Learner):
         found = {f"test_{name}": metrics[f"test/{name}"], "test_loss": metrics["test/loss"]}
         if isinstance(self.target, Labels):
             said, y = (torch.cat(parts) for parts in zip(*self.tested["test"], strict=True))
-            found["test_auc"] = _mean_area(said.double().sigmoid(), y > 0)
+            area = _mean_area(said.double().sigmoid(), y > 0)
+            found |= {} if area is None else {"test_auc": area}
         return found
 
 

@@ -160,6 +160,13 @@ def read_saved(path: Path, *parts: str) -> dict[str, Any]:
     return state
 
 
+def trained_for_a_time(folder: Path) -> bool:
+    """Whether a run was trained for a time, and not for a number of epochs: then it has nothing to go on with."""
+    if read_task(folder).stacked or (folder / BEST).exists() or not (folder / LAST).exists():
+        return False
+    return read_saved(folder / LAST, "state_dict").keys() == {"state_dict"}
+
+
 def read_training(path: Path) -> dict[str, Any]:
     """What is needed to continue a run; earlier versions had it elsewhere in the file."""
     state = read_saved(path, "state_dict")

@@ -27,6 +27,16 @@ _BUSY = "busy"
 Outcome = dict[str, Any] | BaseException
 
 
+def check_engine(engine: str, workers: int | None, gpus: float) -> None:
+    """Refuse an engine that is not known, and what has no effect with it."""
+    if engine not in ENGINES:
+        raise ConfigError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
+    if engine == "local" and gpus:
+        raise ConfigError("gpus applies to the engine ray; on this machine workers says how many runs share a GPU")
+    if engine == "ray" and workers is not None:
+        raise ConfigError("workers applies to the engine local; Ray decides for itself how many runs it does at once")
+
+
 def run_missing(
     runs: Sequence[Settings],
     store: Store,
@@ -58,8 +68,7 @@ def run_missing(
     Returns:
         Every run with its result, or the exception that ended it.
     """
-    if engine not in ENGINES:
-        raise ConfigError(f"unknown engine {engine!r}: use one of {', '.join(ENGINES)}")
+    check_engine(engine, workers, gpus)
     where, data = Store(store.root.absolute(), store.name), None if data_dir is None else Path(data_dir).absolute()
     results: dict[Settings, Outcome] = {}
 

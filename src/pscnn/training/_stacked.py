@@ -13,7 +13,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from pscnn._modes import kept_modes
 from pscnn.densities import align, likelihoods
 from pscnn.training import _run as files
-from pscnn.training._run import LAST, load, read_result, read_task, write_result
+from pscnn.training._run import LAST, RunError, load, read_result, read_task, write_result
 from pscnn.training._settings import Settings
 from pscnn.training._store import alone
 from pscnn.training._task import Objective, Task, make_optimizer
@@ -33,6 +33,17 @@ class _Network(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         return self._objective(self.model, self.task.loss(self.model, x, y), densities=self._densities)
+
+
+def check_stacked(task: Task, accelerator: str, devices: int = 1, epochs: int | None = None) -> None:
+    """Refuse what networks that are trained at once cannot do."""
+    settings = task.settings
+    if accelerator == "gpu" or devices != 1:
+        raise RunError(
+            f"the networks of {settings.task} are so small that they are trained and tested on the CPU, in one process"
+        )
+    if epochs is not None and epochs < settings.epochs:
+        raise RunError(f"runs of {settings.task} are not continued: train all {settings.epochs} epochs, got {epochs}")
 
 
 def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:

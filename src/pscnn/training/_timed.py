@@ -15,8 +15,8 @@ from pscnn.training._fit import evaluate, measured
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data
 from pscnn.training._place import Place, choose_device, suitable_threads
-from pscnn.training._settings import TrainerSettings, rate
-from pscnn.training._store import Store
+from pscnn.training._settings import ConfigError, TrainerSettings, rate
+from pscnn.training._store import Store, new_folder, run_name
 from pscnn.training._task import task_of
 
 FINE = 10_000
@@ -29,11 +29,12 @@ def train_for(
     """Train a run until the time is up, or so many epochs are done, and test its last epoch.
 
     The learning rate follows the clock, so that it ends where its schedule ends, however busy the machine is. The run
-    is stored as one of the epochs that were done.
+    is stored as one of the epochs that were done, in a folder of its own: another time may end after as many of them.
 
     Args:
         seconds: From now; building the network and testing it come on top.
-        settings: Of the run, whose ``epochs`` do not matter and which selects its last epoch.
+        settings: Of the run, whose ``epochs`` do not matter and which selects its last epoch; without ``average`` and
+            ``compile``.
         store: Where.
         accelerator: "auto", "cpu" or "gpu".
         most: Epochs at most.
@@ -42,7 +43,9 @@ def train_for(
         The run's folder.
     """
     learner, rows = _trained(seconds, settings, accelerator, most, store.root)
-    folder = store.start(replace(settings, epochs=len(rows), select="last"))
+    done = replace(settings, epochs=len(rows), select="last")
+    folder = new_folder(store.root / settings.task, run_name(done))
+    files.describe(folder, done)
     state = {f"model.{name}": value.cpu() for name, value in learner.model.state_dict().items()}
     files.write_saved(folder / files.LAST, {"state_dict": state})
     files.write_history(folder, rows)
@@ -67,6 +70,9 @@ def trial_loss(seconds: float, settings: TrainerSettings, root: Path, *, acceler
 def _trained(
     seconds: float, settings: TrainerSettings, accelerator: str, most: int, root: Path
 ) -> tuple[Any, list[dict[str, Any]]]:
+    for name in ("average", "compile"):
+        if getattr(settings, name):
+            raise ConfigError(f"{name} applies to runs that are trained for a number of epochs, not for a time")
     task = task_of(settings)
     task.folder = root / settings.task / "run"  # beside which its data are looked for
     device = choose_device(accelerator)
@@ -96,7 +102,8 @@ def _train(learner: Any, data: Data, place: Place, seconds: float, most: int, ro
             where = min(FINE - 1, int(FINE * progress))
             set_rate(optimizer, rate(settings, where, FINE))
             models.advance(learner.model, where, FINE)
-            loss = learner.objective(x, y)["loss"]
+            with place.autocast(settings.precision):
+                loss = learner.objective(x, y)["loss"]
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()

@@ -32,6 +32,8 @@ class UnderWay:
         self.history: list[dict[str, Any]] = []
         self._average: dict[str, Tensor] = {}
         files.check_has_network(folder)
+        if files.trained_for_a_time(folder):
+            raise RunError(f"{folder} was trained for a time and is finished; to test it: pscnn evaluate {folder}")
         if (folder / LAST).exists():
             self._continue(folder / LAST)
         elif (folder / "metrics.jsonl").exists():
