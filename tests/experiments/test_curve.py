@@ -44,6 +44,14 @@ def test_a_network_that_knows_the_top_is_right_up_to_a_quarter_turn() -> None:
     assert found.examples == 12
 
 
+def test_what_is_frozen_in_a_network_that_is_trained_stays_so() -> None:
+    frozen = nn.BatchNorm2d(1)
+    model = nn.Sequential(frozen, Top())
+    frozen.eval()
+    curve(model, *halves(), C(2))
+    assert (model.training, frozen.training) == (True, False)
+
+
 def test_intervals_are_wilsons() -> None:
     x, y = halves(10)
     y[:3] = 1 - y[:3]

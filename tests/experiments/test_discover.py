@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import torch
 import pscnn
 from pscnn import models
 from pscnn.data import own, transform
-from pscnn.experiments import Discovery, Statement, Subgroup, receptive_fields
+from pscnn.experiments import Discovery, Network, Statement, Subgroup, receptive_fields
 from pscnn.experiments._discover import _engine, _jobs, _networks, _parts, _poses, _probe, _subgroups, _verdict
 from pscnn.experiments._discover._poses import folds
+from pscnn.experiments._discover._prepare import prepared_file
 from pscnn.experiments._discover._probe import Probe
 from pscnn.experiments._presence import Presence
 from pscnn.groups import O2, O3, SO2, SO3, C, D
@@ -206,6 +209,36 @@ def test_what_has_learnt_nothing_is_trained_for_longer(tmp_path: Path, monkeypat
     assert found.learnt
     assert found.kept == IDENTITY
     assert found.trained == _parts.PARTS  # the others are forgotten
+
+
+def test_what_a_network_of_the_table_contradicts_is_not_called_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parts(work: Any, subgroups: Any, seed: int, steps: int) -> Any:  # what distinguishes classes is not seen
+        rows = np.arange(sum(work.about.counts[:2]))
+        for part in range(_parts.PARTS):
+            own_rows = rows[part :: _parts.PARTS]
+            scores = np.tile(own_rows // 4 % 4 > 0, (len(subgroups), 1)).astype(float)
+            constant = np.asarray(own_rows // 4 % 2, dtype=float)
+            yield _parts.PartResult(own_rows, scores, constant, np.zeros(len(subgroups)), steps, 0.01)
+
+    def networks(right: float, work: Any, *_: Any) -> Any:
+        scores = {"kept": 0.75, "cnn": right}
+        for kind, share in scores.items():
+            count = work.about.counts[1]
+            validation = tuple(float(k < share * count) for k in range(count))
+            yield Network(kind, f"own/{kind}", validation, share, 1000, 0.003, 50)
+
+    monkeypatch.setattr(_engine, "_parts", parts)
+    monkeypatch.setattr(_engine, "_look", lambda work: ([], []))
+    for right, kept in ((0.75, Subgroup(O2())), (1.0, None)):
+        monkeypatch.setattr(_engine, "_networks", functools.partial(networks, right))
+        out = tmp_path / str(right)
+        found = pscnn.discover(sky(300), minutes=1, out=out, workers=1, accelerator="cpu", say=lambda _: None)
+        assert found.complete
+        assert found.kept == kept
+        assert {one.verdict for one in found.statements} == {"kept" if kept else "cannot tell"}
+        assert (Discovery.read(out).doubt is None) == (kept is not None)
 
 
 @pytest.mark.parametrize("kind", ["classes", "masks"])
@@ -424,6 +457,32 @@ def test_the_way_from_arrays_to_an_answer_and_back(tmp_path: Path, monkeypatch: 
         monkeypatch.setattr(_engine, name, never)
     same = pscnn.discover(sky(160), **how | {"out": moved})
     assert same.statements == found.statements
+    with pytest.raises(AssertionError, match="this is finished"):  # with other minutes it is begun anew
+        pscnn.discover(sky(160), **how | {"out": moved, "minutes": 0.6})
+
+
+def test_prepared_data_are_taken_by_name_and_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(work: _engine._Work, found: Discovery, *_: Any) -> Iterator[Discovery]:
+        assert (work.folder / work.path.name).samefile(work.path)
+        yield found
+
+    monkeypatch.setattr(_engine, "_steps", asked)
+    path = prepared_file(sky(), tmp_path / "first")
+    how: dict[str, Any] = {"workers": 1, "say": lambda _: None}
+    assert pscnn.discover(str(path), minutes=10, **how).folder == tmp_path / "first"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert pscnn.discover(f"~/first/{path.name}", minutes=10.0, **how).folder == tmp_path / "first"
+    assert len([*(tmp_path / "first" / "steps").iterdir()]) == 1  # the same question
+    assert pscnn.discover(path, out=tmp_path / "second", **how).data == path.name
+    with pytest.raises(ConfigError, match="is prepared already: size would have no effect"):
+        pscnn.discover(path, size=20, **how)
+
+
+def test_the_constant_answer_beside_masks_is_that_to_whole_images(tmp_path: Path) -> None:
+    masks = np.zeros((20, 16, 16), np.uint8)
+    masks[:, 6:10, 6:10] = 1
+    path = prepared_file({"images": masks / 2 + 0.1, "masks": masks}, tmp_path)
+    assert _networks.constant_score(path) == pytest.approx((1 - 16 / 256) / 2)
 
 
 @pytest.mark.usefixtures("quick")
@@ -479,7 +538,11 @@ def test_questions_that_cannot_be_asked(tmp_path: Path) -> None:
 def test_receptive_fields_are_those_of_kernels_and_strides() -> None:
     holds = own.About((56, 56), 1, ("a", "b"), "classes", 0.0, 1.0)
     model = models.build("ddmnist", "p-scnn", "SO(2)", size=56, width=0.1)
+    model.train()
+    model[0].eval()
+    modes = [module.training for module in model.modules()]
     found = list(receptive_fields(model, holds).values())
+    assert [module.training for module in model.modules()] == modes
     # 7, then 5, 5 (pooling, to stride 2), 3 (to 4), 5 (to 8), 3 (to 16), ...; resizing adds a pixel or two
     expected, seen, stride = [], 1, 1
     for kernel, step, has_density in ((7, 1, 1), (5, 1, 1), (5, 2, 0), (3, 2, 1), (5, 2, 0), (3, 2, 1)):

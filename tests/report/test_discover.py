@@ -130,6 +130,21 @@ def test_the_network_with_the_best_mean_is_recommended_and_called_a_guess_if_it_
     assert table[1][1] == "0.800"
 
 
+def test_where_the_table_speaks_against_it_there_is_no_best_guess() -> None:
+    some = found(None, statement(WHOLE, "cannot tell", 0.0))
+    assert "The best guess is all rotations and mirrors" in report.discovery_headline(some)
+    assert some.doubt is None
+    other = replace(some, networks=[row("kept", 75), row("p-scnn", 80), row("cnn", 100), row("augment", 74)])
+    assert report.discovery_headline(other) == "Which symmetry the task has cannot be told from these examples."
+    (doubt,) = (text for text in report.discovery_words(other) if text.startswith("Doubt"))
+    assert "the plain CNN is better than the equivariant network (O(2)) by 25.0 points [" in doubt
+    for few in ("kept", "cnn"):  # epochs say nothing about symmetries
+        hasty = [replace(one, epochs=2) if one.kind == few else one for one in other.networks]
+        assert replace(other, networks=hasty).doubt is None
+    nearly = replace(some, networks=[row("kept", 970, 1000), row("cnn", 1000, 1000)])  # may be less than 3 points
+    assert nearly.doubt is None
+
+
 def test_errors_of_a_regression_are_in_variances() -> None:
     words = report.discovery_words(found(HALF, statement(HALF, "kept", 0.002), kind="numbers"))
     assert "half turns (C2) 0.002 [−0.008, 0.012]" in words[1]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pscnn.experiments import _digits, _flows, _relaxations, _rivals, _volumes
 from pscnn.experiments._archive import save_runs, take_runs
 from pscnn.experiments._bench import BenchCase, machine, ratio, run_bench
-from pscnn.experiments._curve import Curve, curve
+from pscnn.experiments._curve import Curve, curve, wilson
 from pscnn.experiments._discover import (
     FEWEST,
     LABELS,
@@ -15,10 +15,12 @@ from pscnn.experiments._discover import (
     Statement,
     Subgroup,
     discover,
+    is_prepared,
     prepared_file,
+    trained_network,
 )
 from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
-from pscnn.experiments._known import OUTCOMES, Verdict, judge
+from pscnn.experiments._known import OUTCOMES, judge
 from pscnn.experiments._known_answers import answer_counts, answer_rows, ask, read_answers, write_answers
 from pscnn.experiments._presence import Presence, presence
 from pscnn.experiments._quickstart import QUICKSTART_LABELS, quickstart_networks, quickstart_sheet
@@ -62,7 +64,6 @@ __all__ = [
     "Sheet",
     "Statement",
     "Subgroup",
-    "Verdict",
     "answer_counts",
     "answer_rows",
     "ask",
@@ -72,6 +73,7 @@ __all__ = [
     "discover",
     "equal_width",
     "flow_sizes",
+    "is_prepared",
     "judge",
     "machine",
     "prepared_file",
@@ -88,6 +90,8 @@ __all__ = [
     "spread",
     "symmetry_sheet",
     "take_runs",
+    "trained_network",
     "vector_sheets",
+    "wilson",
     "write_answers",
 ]

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 from torch import Tensor, nn
 
+from pscnn._modes import kept_modes
 from pscnn._types import Array
 from pscnn.data import TARGET_KINDS, transform, transform_targets
 from pscnn.groups import Elements, Group, explored
@@ -73,12 +75,9 @@ def curve(model: nn.Module, x: Tensor, y: Tensor, group: Group, kind: str = "cla
     if len(x) != len(y) or len(x) < 2:
         raise ValueError(f"curve: expected two or more examples, each with its answer, got {len(x)} and {len(y)}")
     elements = explored(group, steps)
-    training = model.training
-    model.eval()
-    try:
+    with kept_modes(model):
+        model.eval()
         rows = [_scores(model, x, y, torch.from_numpy(np.array(h)), kind) for h in elements.matrices]
-    finally:
-        model.train(training)
     turned, back, same = (np.stack(values) for values in zip(*rows, strict=True))
     lost = back - turned
     return Curve(
@@ -128,14 +127,27 @@ def _score(said: Tensor, y: Tensor, kind: str) -> Tensor:
 
 def _means(values: Array, level: float = 0.05) -> Array:
     """Of rows (elements, examples), with intervals: Wilson's for what is right or wrong, else of normal means."""
-    from scipy.special import ndtri
-
     n, mean = values.shape[1], values.mean(1)
-    z = -ndtri(level / 2)
     if np.isin(values, (0, 1)).all():
-        middle, half = (mean + z * z / (2 * n)), z * np.sqrt(mean * (1 - mean) / n + z * z / (4 * n * n))
-        ends = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
+        low, high = wilson(mean, n, level)
     else:
-        half = z * values.std(1, ddof=1) / np.sqrt(n)
-        ends = [mean - half, mean + half]
-    return np.stack([mean, *ends], 1)
+        half = -ndtri(level / 2) * values.std(1, ddof=1) / np.sqrt(n)
+        low, high = mean - half, mean + half
+    return np.stack([mean, low, high], 1)
+
+
+def wilson(share: Array | float, count: int, level: float = 0.05) -> tuple[Array, Array]:
+    """The ends of Wilson's interval of a share of so many examples.
+
+    Args:
+        share: One or several, of 0 to 1.
+        count: How many examples there are.
+        level: How often the interval may miss.
+
+    Example:
+        >>> [round(float(end), 4) for end in wilson(0.5, 100)]
+        [0.4038, 0.5962]
+    """
+    z = -ndtri(level / 2)
+    middle, half = share + z * z / (2 * count), z * np.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    return (middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)

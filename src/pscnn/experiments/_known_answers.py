@@ -41,6 +41,9 @@ def ask(
         minutes: Its budget.
         seed: Of the examples.
         how: Further arguments of ``discover``.
+
+    Raises:
+        KeyboardInterrupt: If ``discover`` was interrupted.
     """
     task = known.TASKS[name]
     images, targets = known.examples(name, seed)
@@ -50,6 +53,8 @@ def ask(
     np.savez_compressed(path, **arrays)
     began = time.monotonic()
     found = discover(path, minutes=minutes, out=folder / name, target=task.kind, **how)
+    if not found.complete:  # ``discover`` gave the answer so far, which is not counted
+        raise KeyboardInterrupt
     seconds = time.monotonic() - began
     verdict = judge(task, found.kept, found.statements)
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pscnn.experiments import FEWEST, LABELS, Discovery, Network, Statement, Subgroup, curve
+from pscnn.experiments import FEWEST, LABELS, Difference, Discovery, Network, Statement, Subgroup, curve
 from pscnn.groups import parse
 from pscnn.report._curve import curve_figure, curve_words
 from pscnn.report._folded import address
@@ -59,7 +59,7 @@ def discovery_headline(found: Discovery) -> str:
         return "These networks learnt too little to say anything about symmetries."
     if found.kept is None:
         sure = _maximal([one for one in found.statements if one.verdict == "kept"])
-        guess = found.guess
+        guess = None if found.doubt else found.guess
         more = "" if guess is None else f" The best guess is {plain(subgroup_words(guess))}."
         if not sure:
             return f"Which symmetry the task has cannot be told from these examples.{more}"
@@ -115,12 +115,25 @@ def _symmetries(found: Discovery) -> list[str]:
         said = "; ".join(f"{subgroup_words(one.subgroup)} {cost(one, found)}" for one in unclear[:MOST_LISTED])
         more = f" and {len(unclear) - MOST_LISTED} more" if len(unclear) > MOST_LISTED else ""
         out.append(f"Cannot be told: {said}{more}. More examples or more --minutes may tell.")
+    if found.doubt is not None:
+        out.append(_doubt(found.doubt, found))
     out.append(
         f"How sure: {found.examples} held-out examples, {found.trained} networks; all intervals together hold with "
         "95 % confidence. A symmetry counts as kept if for sure it costs less than "
         f"{TOLERANCE[found.about.regression]}."
     )
     return [*out, *_poses(found)]
+
+
+def _doubt(gap: Difference, found: Discovery) -> str:
+    unit = "" if found.about.regression else "points "
+    return (
+        f"Doubt: in the table the {LABELS[gap.first]} is better than the {_name(gap.second, found)} by "
+        f"{change(gap.mean, found, sign=False)} {unit}[{change(gap.low, found, sign=False)}, "
+        f"{change(gap.high, found, sign=False)}], so that enforcing this may cost more than the comparison says. The "
+        "networks that compare symmetries see the largest disk of an example only, and may not have learnt all that "
+        "matters."
+    )
 
 
 def _poses(found: Discovery) -> list[str]:
@@ -142,7 +155,7 @@ def _use(found: Discovery) -> list[str]:
         for gap in gaps
     ]
     said = f" ({unit}: {'; '.join(parts)})" if parts else ""
-    if best.mean <= found.constant:
+    if best.mean <= _constant(found):
         out = [f"No network of the table is better than a constant answer; the best mean has the {label}{said}."]
     elif found.sure:
         return [f"Use the network that is best for sure: {label}{said}."]
@@ -206,7 +219,12 @@ def discovery_scores(found: Discovery) -> list[list[str]]:
         mark = " ←" if one is best or (best is not None and one.kind == best.kind) else ""
         numbers = f"{one.parameters:,}", str(one.epochs), f"{one.lr:g}"
         out.append([network_label(one, found) + mark, score(one.mean, found), score(one.test, found), *numbers])
-    return [*out, ["a constant answer", score(found.constant, found), "", "", "", ""]]
+    return [*out, ["a constant answer", score(_constant(found), found), "", "", "", ""]]
+
+
+def _constant(found: Discovery) -> float:
+    """Score of a constant answer on what networks of the table are scored on."""
+    return found.constant if found.table_constant is None else found.table_constant
 
 
 def discovery_costs(found: Discovery) -> list[list[str]]:

@@ -11,7 +11,7 @@ VERDICTS = ("kept", "broken", "cannot tell")
 COMES = {
     True: "The examples seem to come as often transformed by {them} as not",
     False: "The examples do not come transformed by {them}, so poses are not alike",
-    None: "Whether the examples come transformed by {them} cannot be told from so few",
+    None: "Whether the examples come transformed by {them} cannot be told",
 }
 ADVICE: Mapping[tuple[bool | None, str], str] = {
     (True, "kept"): "the answer does not depend on it: augmenting by it is right, and pays where examples are few; a "

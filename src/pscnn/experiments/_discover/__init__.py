@@ -1,9 +1,9 @@
 """Which symmetries people's own data have: subgroups are enforced, compared on held-out examples, and stated."""
 
-from pscnn.experiments._discover._discovery import Difference, Discovery
+from pscnn.experiments._discover._discovery import Difference, Discovery, trained_network
 from pscnn.experiments._discover._engine import discover
 from pscnn.experiments._discover._networks import LABELS, Network
-from pscnn.experiments._discover._prepare import prepared_file
+from pscnn.experiments._discover._prepare import is_prepared, prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup
 from pscnn.experiments._discover._verdict import FEWEST, Statement
 
@@ -16,5 +16,7 @@ __all__ = [
     "Statement",
     "Subgroup",
     "discover",
+    "is_prepared",
     "prepared_file",
+    "trained_network",
 ]

@@ -26,7 +26,7 @@ FEWEST_EPOCHS = 5
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better the recommended network is than another one on validation examples, with a 95 % interval."""
+    """How much better a network is than another one on validation examples, with a 95 % interval."""
 
     first: str
     second: str
@@ -56,6 +56,8 @@ class Discovery:
         minutes: That were given.
         seconds: That were used.
         complete: False if it was interrupted.
+        table_constant: Mean score of a constant answer on the validation examples, by which the table is judged; None
+            before it, and in files of earlier versions.
     """
 
     folder: Path
@@ -74,6 +76,7 @@ class Discovery:
     minutes: float = 0.0
     seconds: float = 0.0
     complete: bool = True
+    table_constant: float | None = None
 
     @property
     def guess(self) -> Subgroup | None:
@@ -95,13 +98,29 @@ class Discovery:
     def differences(self) -> list[Difference]:
         """Of the recommended network to all others; the intervals cover all of them at the same time."""
         best = self.recommended
-        others = [one for one in self.networks if one is not best]
-        if best is None or not others or len(best.validation) < 2:
+        return [] if best is None else self._differences([(best, one) for one in self.networks if one is not best])
+
+    @property
+    def doubt(self) -> Difference | None:
+        """How much better a network without it is than the one that enforces what seems to be kept.
+
+        Only if that is more than the tolerance for sure: the networks that compare symmetries do not see all that
+        matters, or have not learnt it.
+        """
+        judged = {one.kind: one for one in self.networks if one not in self.hasty}
+        if "kept" not in judged:
+            return None
+        gaps = self._differences([(judged[kind], judged["kept"]) for kind in ("p-scnn", "cnn") if kind in judged])
+        return max((gap for gap in gaps if gap.low > TOLERANCE), key=lambda gap: gap.mean, default=None)
+
+    def _differences(self, pairs: list[tuple[Network, Network]]) -> list[Difference]:
+        """Of the first to the second ones; the intervals cover all of them at the same time."""
+        if not pairs or len(pairs[0][0].validation) < 2:
             return []
-        gaps: Array = np.array([np.subtract(best.validation, other.validation) for other in others])
+        gaps: Array = np.array([np.subtract(first.validation, second.validation) for first, second in pairs])
         means, half = intervals(gaps, np.zeros((1, gaps.shape[1])), binary=not self.about.regression)
-        rows = zip(others, means.tolist(), half.tolist(), strict=True)
-        return [Difference(best.kind, other.kind, mean, mean - width, mean + width) for other, mean, width in rows]
+        rows = zip(pairs, means.tolist(), half.tolist(), strict=True)
+        return [Difference(a.kind, b.kind, mean, mean - width, mean + width) for (a, b), mean, width in rows]
 
     @property
     def hasty(self) -> list[Network]:
@@ -117,7 +136,7 @@ class Discovery:
         """Write it into its folder, or another one, from which ``read`` reads it; the folder can be moved."""
         values: dict[str, Any] = {
             **{name: getattr(self, name) for name in ("data", "group", "learnt", "examples", "free", "constant")},
-            **{name: getattr(self, name) for name in ("trained", "minutes", "seconds", "complete")},
+            **{name: getattr(self, name) for name in ("trained", "minutes", "seconds", "complete", "table_constant")},
             "about": json.loads(self.about.to_json()),
             "kept": None if self.kept is None else self.kept.to_json(),
             "statements": [
@@ -170,3 +189,18 @@ def _check_networks(networks: list[Network]) -> None:
             raise ValueError(f"the run {one.run} is not in this folder")
         if not one.validation or len(one.validation) != len(networks[0].validation):
             raise ValueError("networks have scores of different examples")
+
+
+def trained_network(folder: str | Path) -> Path:
+    """The folder of the run that a discovery recommends; any other folder as it is.
+
+    Args:
+        folder: Of a discovery, or of a run.
+    """
+    folder = Path(folder)
+    if not (folder / FILE).exists():
+        return folder
+    best = Discovery.read(folder).recommended
+    if best is None:
+        raise RunError(f"no network is finished in {folder}: run pscnn discover again to continue")
+    return folder / best.run

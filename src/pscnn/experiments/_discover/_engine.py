@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pscnn._extras import PscnnError
-from pscnn._files import make_folder
+from pscnn._files import expanded, make_folder
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover import _plan
@@ -27,6 +27,7 @@ from pscnn.experiments._discover._networks import (
     LABELS,
     Network,
     batch_size,
+    constant_score,
     read_row,
     settings_of,
     train_network,
@@ -34,9 +35,9 @@ from pscnn.experiments._discover._networks import (
 )
 from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
 from pscnn.experiments._discover._poses import find_poses, folds, read_poses, write_poses
-from pscnn.experiments._discover._prepare import is_prepared, prepared_file
+from pscnn.experiments._discover._prepare import beside, is_prepared, prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup, between, candidates, likely_mirrors, scouts
-from pscnn.experiments._discover._verdict import BROKEN, FEWEST, UNCLEAR, Comparison, compare
+from pscnn.experiments._discover._verdict import BROKEN, FEWEST, KEPT, UNCLEAR, Comparison, compare
 from pscnn.experiments._presence import Presence
 from pscnn.groups import O2, C, Group, parse
 from pscnn.tasks.own import OwnSettings
@@ -116,14 +117,15 @@ def discover(
             group = parse(group)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    folder = (
-        Path(out)
-        if out is not None
-        else Path("discover") / (Path(data).stem if isinstance(data, str | Path) else "data")
-    )
     if is_prepared(data):
-        path = data
+        if reading:
+            raise ConfigError(f"{data} is prepared already: {next(iter(reading))} would have no effect")
+        path = expanded(data)
+        folder = path.parent if out is None else Path(out)
+        path = beside(path, folder)
     else:
+        name = Path(data).stem if isinstance(data, str | Path) else "data"
+        folder = Path("discover") / name if out is None else Path(out)
         reading.setdefault("square", group is None or own.has_quarter_turns(group))
         path = prepared_file(data, folder, **reading)
     about = own.read_about(path)
@@ -139,15 +141,16 @@ def discover(
         raise ConfigError(f"no network is for a side of {min(about.shape)} pixels: give {own.SMALLEST} or more")
     count = workers or os.cpu_count() or 1
     clock = _plan.Clock(began, 60 * minutes, count)
-    done = folder / "steps" / _digest([VERSION, path.name, whole.name, bandlimit, width])
+    # What was found within other minutes has had less time, or more, than what would be found now.
+    done = folder / "steps" / _digest([VERSION, path.name, whole.name, bandlimit, width, float(minutes)])
     make_folder(done, "out", PscnnError)
     if not resume:
         for file in done.iterdir():
             file.unlink()
     tell = print if say is None else say
-    before = _answered(done, minutes) if resume else None
+    before = _answered(done) if resume else None
     if before is not None:
-        tell(f"this was answered before, within {before.minutes:g} minutes; more of them, or no resuming, ask again")
+        tell("this was answered before, within as many minutes; others, or no resuming, ask again")
         before = replace(before, folder=folder)
         before.save()
         return before
@@ -163,11 +166,11 @@ def discover(
     return found
 
 
-def _answered(done: Path, minutes: float) -> Discovery | None:
-    """The whole answer to the same question, if it had as much time; what is damaged is answered again."""
+def _answered(done: Path) -> Discovery | None:
+    """The whole answer to the same question; what is damaged is answered again."""
     with contextlib.suppress(PscnnError):
         found = Discovery.read(done)
-        if found.complete and found.minutes >= minutes:
+        if found.complete:
             return found
     return None
 
@@ -209,12 +212,22 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
             subgroups = list(dict.fromkeys(one for some, _ in collected for one in some))
             work.say(f"not clear yet: {', '.join(str(one.subgroup) for one in unclear)}; once more with other networks")
     settings = settings_of(work.path, work.group.name, found.kept or found.guess, width, bandlimit)
+    found = replace(found, table_constant=constant_score(work.path))
     for network in _networks(work, settings, found):
-        found = replace(
-            found, networks=sorted([*found.networks, network], key=lambda one: list(LABELS).index(one.kind))
-        )
+        table = sorted([*found.networks, network], key=lambda one: list(LABELS).index(one.kind))
+        found = _doubted(replace(found, networks=table))
         yield replace(found, complete=False)
     yield replace(found, complete=True)
+
+
+def _doubted(found: Discovery) -> Discovery:
+    """Where the table speaks against what is kept, nothing is."""
+    if found.kept is None or found.doubt is None:
+        return found
+    statements = [
+        replace(one, verdict=UNCLEAR, because=None) if one.verdict == KEPT else one for one in found.statements
+    ]
+    return replace(found, kept=None, statements=statements)
 
 
 def _look(work: _Work) -> tuple[list[Subgroup], list[Presence]]:

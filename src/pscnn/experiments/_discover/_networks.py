@@ -147,6 +147,13 @@ def _scores(task: Any, model: torch.nn.Module, name: str) -> Array:
     return torch.cat(out).double().numpy()
 
 
+def constant_score(path: Path) -> float:
+    """Mean score of a constant answer on the validation examples."""
+    splits = own.load(path)
+    target = target_of(own.read_about(path))
+    return target.constant_score(splits["validation"].labels, splits["train"].labels).double().mean().item()
+
+
 def recommended(networks: Sequence[Network]) -> Network:
     """The one with the best mean on validation examples; of equal ones the first."""
     return max(networks, key=lambda one: one.mean)

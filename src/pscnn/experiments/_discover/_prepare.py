@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pscnn._extras import PscnnError
-from pscnn._files import make_folder
+from pscnn._files import expanded, make_folder, reported, written_whole
 from pscnn.data import DataError, own
 
 
@@ -43,9 +44,22 @@ def prepared_file(source: Any, folder: Path, **reading: Any) -> Path:
     return path
 
 
-def is_prepared(path: Any) -> bool:
+def beside(path: Path, folder: Path) -> Path:
+    """Prepared data in the folder of an answer, where its runs look for them; a copy if they are elsewhere."""
+    make_folder(folder, "out", PscnnError)
+    place = folder / path.name
+    if path.parent.resolve() != folder.resolve() and not place.exists():
+        with reported(f"cannot write {place}", PscnnError), written_whole(place) as partial:
+            shutil.copyfile(path, partial)
+    return place
+
+
+def is_prepared(data: Any) -> bool:
     """Whether something is a file that ``prepared_file`` wrote."""
-    if not (isinstance(path, Path) and path.name.startswith("data-") and path.suffix == ".npz" and path.is_file()):
+    if not isinstance(data, str | Path):
+        return False
+    path = expanded(data)
+    if not (path.name.startswith("data-") and path.suffix == ".npz" and path.is_file()):
         return False
     try:
         own.read_about(path)
