@@ -87,15 +87,16 @@ def test_every_rival_gets_the_same_search() -> None:
 
 def test_fewer_images_have_as_many_steps() -> None:
     first, second = sheets_of("data-efficiency")
-    assert [sheet.columns for sheet in (first, second)] == [["5", "10", "25", "50", "100"]] * 2
+    counts = ("5", "10", "25", "50", "100")
+    assert [sheet.columns for sheet in (first, second)] == [[f"{way}, {n}" for n in counts] for way in ("O2", "D1")]
     assert {one.symmetry for one in settings_of(first)} == {"O2"}
     assert {one.symmetry for one in settings_of(second)} == {"D1"}
     for (_, column), (one, _) in first.cells.items():
         assert isinstance(one, DoubleDigitSettings)
-        assert one.train_per_class == int(column)
+        assert f"O2, {one.train_per_class}" == column
         assert (one.epochs, one.recipe) == (50, "modern")
         assert one.passes * one.train_per_class * 100 == 10_000
-    plain, ours = (first.cells[row, "5"][0] for row in ("CNN, equal size", "Fourier P-SCNN"))
+    plain, ours = (first.cells[row, "O2, 5"][0] for row in ("CNN, equal size", "Fourier P-SCNN"))
     assert parameter_count(plain) == pytest.approx(parameter_count(ours), rel=0.005)
 
 
@@ -138,7 +139,7 @@ def test_the_sizes_in_the_manual_are_true() -> None:
         for row, cells in printed.items():
             if row == "CNN" and column:
                 continue
-            plain = fewer.cells[row, "5"] if column and row.startswith("CNN") else None
+            plain = fewer.cells[row, "O2, 5"] if column and row.startswith("CNN") else None
             one, _ = plain or fair.cells[row if row.startswith("CNN") else f"{word} {row}", "O2"]
             assert cells[column].split(" ")[0] == f"{parameter_count(one) / 1000:,.0f}", row
             assert f"--width {one.differing().get('width', 6.38)}" in text

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,15 @@ def test_reports_are_not_replaced(runs: list[Path]) -> None:
     first, second = html_report(runs[2:]), html_report(runs[2:])
     assert (first.name, second.name) == ("report.html", "report-2.html")
     assert first.parent == runs[2]
+
+
+def test_the_same_folder_counts_once_and_folders_of_one_name_are_told_apart(runs: list[Path], tmp_path: Path) -> None:
+    copy = tmp_path / runs[0].name
+    shutil.copytree(runs[0], copy)
+    page = html_report([runs[0], copy, runs[0]], tmp_path / "r.html")
+    content = data_of(page)
+    assert [run["name"] for run in content["runs"]] == [str(runs[0]), str(copy)]
+    assert [len(row["points"]) for row in content["comparisons"][0]["rows"]] == [1]
 
 
 def test_what_is_no_finished_run_is_one_message(runs: list[Path], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pscnn.training import Store, run_missing
 
 def test_accuracy_over_the_number_of_images_has_a_figure_per_kind_of_digits(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    sheets = [sheet.only(["CNN, equal size", "5", "10"]) for sheet in sheets_of("figure-data-efficiency")]
+    sheets = [sheet.only(["CNN, equal size", "*, 5", "*, 10"]) for sheet in sheets_of("figure-data-efficiency")]
     for one in [one for sheet in sheets for one in sheet.runs(2)]:
         folder = store.folder(one)
         folder.mkdir(parents=True)

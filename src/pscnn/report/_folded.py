@@ -91,12 +91,12 @@ def confusion_shares(counts: Any, task: Task) -> dict[str, Any] | None:
 
 
 def errors_by_step(
-    runs: Sequence[Path], results: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
+    runs: Sequence[str], results: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """How the errors of forecasts grow, all runs in one figure per test; nothing for other tasks."""
     out = []
     for key, label in labels.items():
-        lines = {run.name: v for run, result in zip(runs, results, strict=True) if (v := result.get(f"{key}_by_step"))}
+        lines = {run: v for run, result in zip(runs, results, strict=True) if (v := result.get(f"{key}_by_step"))}
         if lines:
             out.append({"title": label, "counted": "step", "lines": {k: numbers(v) for k, v in lines.items()}})
     return out

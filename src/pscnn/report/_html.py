@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pscnn import training
 from pscnn._extras import require
-from pscnn._files import write_whole
+from pscnn._files import check_place, reported, write_whole
 from pscnn.densities import likelihoods, summary, typed_layers
 from pscnn.groups import Elements, Group, explored
 from pscnn.models import roll_out
@@ -67,10 +67,13 @@ def html_report(
     check_report()
     import jinja2
 
-    runs = [Path(folder) for folder in folders]
+    runs = [*{Path(folder).resolve(): Path(folder) for folder in folders}.values()]
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
     path = Path(out) if out is not None else runs[0]
     path = _free(path / "report.html" if path.is_dir() else path)
+    problem = f"cannot write {path}", RunError, ". Choose another file with --out"
+    with reported(*problem):  # said before minutes of work
+        check_place(path)
     # Whatever is not Markup is escaped: names of files and classes come from anywhere.
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, loader=jinja2.PackageLoader("pscnn.report"), trim_blocks=True
@@ -81,10 +84,8 @@ def html_report(
     with training.suitable_threads(nn.ModuleList([model for _, model in loaded])):
         content = _content(runs, labels, results, loaded, data_dir, answer)
     page = environment.get_template("report.html").render(**content)
-    try:
+    with reported(*problem):
         write_whole(path, page)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}. Choose another file with --out") from None
     return path
 
 
@@ -150,28 +151,29 @@ def _content(
     tested = [None if c is None else int(c.sum()) for c in confusions]
     names = network_labels(tasks)
     shown = [examples_of(task, model, data_dir) for task, model in loaded]
-    networks, elements = _networks(runs, names, loaded, shown)
+    called = _called(runs)
+    networks, elements = _networks(called, names, loaded, shown)
     lead = networks[0]["run"] if networks else 0
     finished = [Finished(*four) for four in zip(runs, tasks, results, tested, strict=True)]
     compared = comparisons(finished, names)
     group = group_words(elements.group.name) if elements is not None and networks else None
     measured = len(shown[lead].inputs)
     table = [["run", "task", "method", "group", *labels.values(), "epoch", "parameters", "device"]]
-    table += [[run.name, *_cells(task, result, labels)] for run, task, result in zip(runs, tasks, results, strict=True)]
+    table += [[run, *_cells(task, result, labels)] for run, task, result in zip(called, tasks, results, strict=True)]
     data = {
         "elements": None if elements is None else _explore.element_data(elements),
         "networks": networks,
         "try": _tried(names, loaded, shown, elements, lead),
         "comparisons": compared,
         "answer": answer["figures"] if answer else None,
-        "steps": errors_by_step(runs, results, labels),
+        "steps": errors_by_step(called, results, labels),
         "runs": [
-            {"name": run.name, "curves": curves(training.history(run)), "confusion": confusion_shares(confusion, task)}
-            for run, task, confusion in zip(runs, tasks, confusions, strict=True)
+            {"name": name, "curves": curves(training.history(run)), "confusion": confusion_shares(confusion, task)}
+            for name, run, task, confusion in zip(called, runs, tasks, confusions, strict=True)
         ],
     }
     methods = [task.settings.method for task in tasks]
-    unique = methods if len({*methods}) == len(runs) else [run.name for run in runs]
+    unique = methods if len({*methods}) == len(runs) else called
     forecasts = {name: one.forecast for name, one in zip(unique, shown, strict=True) if one.forecast}
     return {
         "answer": answer,
@@ -187,24 +189,30 @@ def _content(
         "untested": untested(compared, group, measured),
         "runs": [
             {
-                "name": run.name,
+                "name": own_name,
                 "label": name,
                 "summary": summary(model) if typed_layers(model) else "",
                 "learnt": bool(likelihoods(model)),
                 "errors": "" if likelihoods(model) else error_figure(model, examples.inputs),
                 "shares": not_equivariant(model, _known_group(task.settings)),
-                "command": train_command(task),
+                "command": "" if training.trained_for_a_time(run) else train_command(task),
                 "settings": yaml.safe_dump(task.settings.to_dict(), sort_keys=False),
                 "environment": environment_text(run),
                 "forecast": forecast_pictures(*examples.forecast) if examples.forecast else None,
             }
-            for run, name, (task, model), examples in zip(runs, names, loaded, shown, strict=True)
+            for own_name, run, name, (task, model), examples in zip(called, runs, names, loaded, shown, strict=True)
         ],
     }
 
 
+def _called(runs: Sequence[Path]) -> list[str]:
+    """The names of the folders; where some are called alike, all with their paths."""
+    names = [run.name for run in runs]
+    return names if len({*names}) == len(runs) else [str(run) for run in runs]
+
+
 def _networks(
-    runs: Sequence[Path], names: Sequence[str], loaded: Sequence[Any], shown: Sequence[Examples]
+    called: Sequence[str], names: Sequence[str], loaded: Sequence[Any], shown: Sequence[Examples]
 ) -> tuple[list[dict[str, Any]], Elements | None]:
     """The networks with densities over the group of the first one, and the elements at which they are shown."""
     groups = [_explore.explored_group(model) for _, model in loaded]
@@ -213,14 +221,14 @@ def _networks(
         return [], None
     elements = explored(group)
     out = []
-    for number, (run, name, (task, model), examples) in enumerate(zip(runs, names, loaded, shown, strict=True)):
+    for number, (run, name, (task, model), examples) in enumerate(zip(called, names, loaded, shown, strict=True)):
         its_own = groups[number]
         if its_own is not None:
             own = elements if its_own == group else explored(its_own)
             out.append(
                 {
                     "run": number,
-                    "name": run.name,
+                    "name": run,
                     "label": f"{name}, seed {task.settings.seed}",
                     "sentence": _explore.sentence(model, task),
                     "size": task.input_shape[-1],

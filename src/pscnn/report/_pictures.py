@@ -66,7 +66,7 @@ def _draw(sheet: Sheet, folders: dict[tuple[str, str], list[Path]], data_dir: st
         case "counts":
             found: dict[str, dict[int, list[float]]] = {}
             for (row, column), done in folders.items():
-                found.setdefault(row, {})[int(column)] = _results(sheet, row, column, done)
+                found.setdefault(row, {})[int(column.split()[-1])] = _results(sheet, row, column, done)
             return {sheet.title: counts_figure(found)}
         case "trade-off":
             points = _tradeoffs(sheet, folders)  # none of runs from before errors were measured

@@ -98,21 +98,22 @@ def kl_figure(histories: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) ->
 def counts_figure(results: Mapping[str, Mapping[int, Sequence[float]]]) -> Figure:
     """Test accuracy over the number of training images per class: the mean of the seeds as a line, each as a point.
 
+    A line has a gap where there is no run.
+
     Args:
         results: For each method's label, for each number, the accuracies of its seeds.
     """
-    figure, ((axis,),) = panels("Drawing curves", 3.5, 2.8)
+    figure, ((axis,),) = panels("Drawing curves", 5, 2.8)
+    ticks = sorted({count for found in results.values() for count in found})
     for (name, found), colour, marker in zip(results.items(), COLOURS * 9, MARKERS * 9, strict=False):
-        counts = sorted(found)
-        axis.plot(counts, [np.mean(found[count]) for count in counts], color=colour, lw=1.2)
-        points = [(count, value) for count in counts for value in found[count]]
+        axis.plot(ticks, [np.mean(found.get(count, np.nan)) for count in ticks], color=colour, lw=1.2)
+        points = [(count, value) for count in ticks for value in found.get(count, ())]
         axis.plot(*zip(*points, strict=True), marker, color=colour, ms=3.5, alpha=0.7, mew=0)
         axis.plot([], [], marker=marker, color=colour, lw=1.2, ms=3.5, mew=0, label=name)
     axis.set_xscale("log")
-    ticks = sorted({count for found in results.values() for count in found})
     axis.set_xticks(ticks, map(str, ticks))
     axis.minorticks_off()
-    axis.legend(fontsize=7, frameon=False)
+    figure.legend(loc="outside right center", fontsize=7, frameon=False)
     label(axis, "training images per class", "test accuracy")
     return figure
 

@@ -9,9 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pscnn._words import aligned
 from pscnn.experiments import Cell, Sheet, spread
 from pscnn.groups import parse
-from pscnn.training import ConfigError, RunError, Task, diverged, make_settings, read_result, read_task, task_of
+from pscnn.training import (
+    ConfigError,
+    RunError,
+    Settings,
+    Task,
+    diverged,
+    make_settings,
+    read_result,
+    read_task,
+    task_of,
+)
 
 LABELS = {
     "cnn": "plain CNN",
@@ -104,8 +115,13 @@ def _is(setting: Any, text: str) -> bool:
 
 
 def run_rows(runs: Sequence[Run], compare: str | None = None) -> list[list[str]]:
-    """A table of runs with its head; or, for each value of a setting, the mean and spread of their results."""
-    known = score_labels([task_of(make_settings(values)) for _, values, _ in runs])
+    """A table of runs with its head; or, for each value of a setting, the mean and spread of their results.
+
+    Only runs that differ in nothing else but the seed are averaged, each seed once; what they differ in has columns of
+    its own. Data that differ in what is known about them are numbered.
+    """
+    settings = [make_settings(values) for _, values, _ in runs]
+    known = score_labels([task_of(one) for one in settings])
     labels = {key: label for key, label in known.items() if any(key in result for _, _, result in runs)}
     if compare is None:
         out = [["run", "task", "method", "group", "seed", "epochs", *labels.values(), "seconds"]]
@@ -117,14 +133,33 @@ def run_rows(runs: Sequence[Run], compare: str | None = None) -> list[list[str]]
     unknown = [folder for folder, values, _ in runs if compare not in values]
     if unknown:
         raise ConfigError(f"{unknown[0]} has no setting {compare!r}")
-    out = [[compare, "runs", *labels.values()]]
-    for value in dict.fromkeys(str(values[compare]) for _, values, _ in runs):
-        chosen = [result for _, values, result in runs if str(values[compare]) == value]
-        lost = sum(map(diverged, chosen))
-        found = ([result[key] for result in chosen if result.get(key) is not None] for key in labels)
-        cells = [plus_minus(*spread(numbers), len(numbers), 4) if numbers else "" for numbers in found]
-        out.append([value, str(len(chosen)), *([f"{lost} diverged"] * len(cells) if lost else cells)])
+    kinds = [_others(one, compare) for one in settings]
+    abouts = list(dict.fromkeys(kind["about"] for kind in kinds if "about" in kind))
+    kinds = [kind | {"about": str(abouts.index(kind["about"]) + 1)} if "about" in kind else kind for kind in kinds]
+    names = dict.fromkeys(name for kind in kinds for name in kind)
+    differing = [name for name in names if len({kind[name] for kind in kinds if name in kind}) > 1]
+    rows: dict[tuple[str, ...], dict[Any, dict[int, Mapping[str, Any]]]] = {}
+    for kind, (_, values, result) in zip(kinds, runs, strict=True):
+        others = tuple(kind.get(name, "–") for name in differing)
+        rows.setdefault(others, {}).setdefault((str(values[compare]), *kind.items()), {}).setdefault(
+            values["seed"], result
+        )
+    order = [*dict.fromkeys(str(values[compare]) for _, values, _ in runs)]
+    out = [[compare, *differing, "runs", *labels.values()]]
+    for others, found in rows.items():
+        for (value, *_), seeds in sorted(found.items(), key=lambda item: order.index(item[0][0])):
+            chosen = list(seeds.values())
+            lost = sum(map(diverged, chosen))
+            scores = ([result[key] for result in chosen if result.get(key) is not None] for key in labels)
+            cells = [plus_minus(*spread(numbers), len(numbers), 4) if numbers else "" for numbers in scores]
+            out.append([value, *others, str(len(chosen)), *([f"{lost} diverged"] * len(cells) if lost else cells)])
     return out
+
+
+def _others(settings: Settings, compare: str) -> dict[str, str]:
+    """What runs differ in otherwise: the settings that say what is trained and have an effect, but the seed."""
+    found = settings.identity().to_dict()
+    return {n: str(v) for n, v in found.items() if n not in (compare, "seed") and (n == "task" or settings.uses(n))}
 
 
 def _score(result: Mapping[str, Any], key: str) -> str:
@@ -147,6 +182,4 @@ def write_rows(rows: Sequence[Sequence[str]], form: str) -> str:
         head, *body = (f"{' & '.join(cell.translate(_LATEX) for cell in row)} \\\\\n" for row in rows)
         top = f"\\begin{{tabular}}{{l{'c' * (len(rows[0]) - 1)}}}\n\\toprule\n"
         return f"{top}{head}\\midrule\n{''.join(body)}\\bottomrule\n\\end{{tabular}}\n"
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = ("  ".join(map(str.ljust, row, widths)) for row in rows)
-    return "".join(line.rstrip() + "\n" for line in padded)
+    return "".join(line + "\n" for line in aligned(rows, "<" * len(rows[0])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,14 @@ from typing import Any
 import numpy as np
 
 from pscnn._types import AnyArray
+from pscnn.experiments import wilson
 from pscnn.report._rows import LABELS
-from pscnn.training import Task
+from pscnn.training import Settings, Task
+
+SHOWN = 3
+"""Settings in the label of a network; more where these do not tell networks apart."""
+SHARES = ("accuracy", "auc", "iou")
+"""How the names of scores end that lie between 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -25,33 +31,52 @@ class Finished:
     tested: int | None
 
 
+def kind_of(task: Task) -> Settings:
+    """What the seeds of one network have in common: all settings that say what is trained, but the seed."""
+    return replace(task.settings.identity(), seed=0)
+
+
 def network_labels(tasks: Sequence[Task]) -> list[str]:
-    """A name for each run's kind of network: the method and whatever else tells kinds apart, but not the seed."""
-    kinds = [{**task.settings.to_dict(), "seed": None} for task in tasks]
-    names = [LABELS.get(task.settings.method, task.settings.method) for task in tasks]
-    out = []
-    for name, kind in zip(names, kinds, strict=True):
-        rivals = [other for n, other in zip(names, kinds, strict=True) if n == name]
-        keys = [k for k in kind if k != "about" and any(other.get(k) != kind[k] for other in rivals)]
-        out.append(", ".join([name, *(f"{key.replace('_', ' ')} {kind[key]}" for key in keys[:3])]))
-    return out
+    """A name for each run's kind of network, different for different kinds: the method and what tells them apart."""
+    kinds = [kind_of(task) for task in tasks]
+    labels: dict[Settings, str] = {}
+    for method in dict.fromkeys(kind.method for kind in kinds):
+        rivals = {kind: kind.to_dict() for kind in kinds if kind.method == method}
+        known = dict.fromkeys(name for values in rivals.values() for name in values if name != "about")
+        names = [name for name in known if len({values.get(name) for values in rivals.values()}) > 1]
+        for count in range(min(SHOWN, len(names)), len(names) + 1):
+            words = [[f"{n.replace('_', ' ')} {v[n]}" for n in names[:count] if n in v] for v in rivals.values()]
+            found = [", ".join([LABELS.get(method, method), *one]) for one in words]
+            if len({*found}) == len(found):
+                break
+        else:  # they differ in what their data are, which takes pages to say
+            found = [f"{label}, data {number}" for number, label in enumerate(found, 1)]
+        labels |= zip(rivals, found, strict=True)
+    return [labels[kind] for kind in kinds]
 
 
 def comparisons(runs: Sequence[Finished], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """A figure per task: for each kind of network, its seeds' scores, their mean and a 95 % interval."""
+    """A figure per task: for each kind of network, its seeds' scores, their mean and a 95 % interval.
+
+    A seed counts once, however many of the folders have it.
+    """
     out = []
     for title in dict.fromkeys(_title(run.task) for run in runs):
         here = [(run, label) for run, label in zip(runs, labels, strict=True) if _title(run.task) == title]
         key, score = next(iter(here[0][0].task.scores.items()))
+        kinds: dict[Settings, dict[int, Finished]] = {}
+        for run, _ in here:
+            if run.result.get(key) is not None:
+                kinds.setdefault(kind_of(run.task), {}).setdefault(run.task.settings.seed, run)
+        names = {kind_of(run.task): label for run, label in here}
         rows = []
-        for label in dict.fromkeys(label for _, label in here):
-            same = [run for run, other in here if other == label and run.result.get(key) is not None]
-            values = [float(run.result[key]) for run in same]
-            if values and np.isfinite(values).all():
-                tested = same[0].tested if key.endswith("accuracy") else None
-                found = interval(values, tested)
-                found["covers"] += f", {same[0].result['parameters']:,} weights"
-                rows.append({"label": label, **found})
+        for kind, seeds in kinds.items():
+            values = [float(run.result[key]) for run in seeds.values()]
+            if np.isfinite(values).all():
+                first = next(iter(seeds.values()))
+                found = interval(values, first.tested if key.endswith("accuracy") else None, share=key.endswith(SHARES))
+                found["covers"] += f", {first.result['parameters']:,} weights"
+                rows.append({"label": names[kind], **found})
         out.append({"title": title, "score": score, "rows": rows})
     return out
 
@@ -60,11 +85,11 @@ def _title(task: Task) -> str:
     return f"{task.settings.task}, {task.variant}"
 
 
-def interval(values: Sequence[float], tested: int | None) -> dict[str, Any]:
+def interval(values: Sequence[float], tested: int | None, *, share: bool = False) -> dict[str, Any]:
     """The mean of some seeds' scores with a 95 % interval, and what it covers.
 
     Of several seeds, Student's interval of the mean. Of one, Wilson's interval of an accuracy on a number of test
-    examples, which says nothing about other seeds; without that number there is none.
+    examples, which says nothing about other seeds; without that number there is none. That of a share ends at 0 and 1.
 
     Example:
         >>> interval([0.5], 100)["low"], interval([0.5], 100)["high"]
@@ -81,10 +106,10 @@ def interval(values: Sequence[float], tested: int | None) -> dict[str, Any]:
         half = float(stdtrit(count - 1, 0.975) * np.std(values, ddof=1) / sqrt(count))
         low, high, covers = mean - half, mean + half, f"{count} seeds"
     elif tested:
-        z, n = 1.959964, tested
-        middle = (mean + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * sqrt(mean * (1 - mean) / n + z * z / (4 * n * n))
-        low, high, covers = middle - half, middle + half, f"1 seed, {n} test examples"
+        low, high = map(float, wilson(mean, tested))
+        covers = f"1 seed, {tested} test examples"
+    if share and low is not None and high is not None:
+        low, high = max(0.0, low), min(1.0, high)
     ends = {name: None if value is None else round(value, 4) for name, value in (("low", low), ("high", high))}
     return {"points": [round(v, 4) for v in values], "mean": round(mean, 4), **ends, "covers": covers}
 
