@@ -18,7 +18,7 @@ from PIL import Image
 from rich.table import Table
 from typer.testing import CliRunner
 
-from pscnn import training
+from pscnn import experiments, training
 from pscnn.cli import app
 from pscnn.cli._app import console
 
@@ -209,6 +209,34 @@ def test_where_output_goes(run: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(run), "--out", str(tmp_path / "[red]reports")])
     assert f"report: {tmp_path}/[red]reports/report.html" in done.output  # into the folder, whose name is no markup
     assert (tmp_path / "[red]reports" / "report.html").exists()
+
+
+def test_where_output_goes_is_looked_at_before_the_work(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*arguments: Any, **how: Any) -> Any:
+        pytest.fail("work")
+
+    monkeypatch.setattr(training, "answers", work)
+    monkeypatch.setattr(training, "load", work)
+    monkeypatch.setattr(experiments, "run_bench", work)
+    missing = str(tmp_path / "missing" / "file")
+    for words in (["predict", str(run), str(run)], ["bench"], ["report", str(run)]):
+        assert "cannot write" in refused([*words, "--out", missing])
+
+
+def test_interrupted_predictions_are_kept(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def some(*_: Any) -> Any:
+        yield Path("a.png"), {"class": "x", "probability": 0.5}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "answers", some)
+    out = tmp_path / "answers.csv"
+    done = CliRunner().invoke(app, ["predict", str(run), "many", "--out", str(out), "--json"])
+    assert done.exit_code == 130
+    assert f"interrupted after 1 files: what the network says of them is in {out}" in done.stderr
+    assert out.read_text().splitlines() == ["file,class,probability", "a.png,x,0.5"]
+    assert [answer["file"] for answer in json.loads(done.stdout)] == ["a.png"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,11 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from pscnn import training
+from pscnn import experiments, training
 from pscnn.cli import app
 from pscnn.data import own
-from pscnn.experiments._discover import _networks, _plan
+from pscnn.experiments import Discovery
+from pscnn.experiments._discover import _engine, _networks, _plan
 from pscnn.report import _discover as words_about
 
 
@@ -47,6 +50,7 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
     command = ["discover", str(source), "--width", "0.1", "--workers", "1", "--minutes", "1", "--accelerator", "cpu"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
+    assert "reading" not in result.output  # a bar, which is for terminals
     assert "2 classes: 12 training, 4 validation, 4 test examples" in result.output
     assert "plan for 60 s with 1 process" in result.output
     assert "There are too few examples to say anything about symmetries." in result.output
@@ -74,6 +78,19 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
         assert done.exit_code == 0, done.output
         assert (runs["p-scnn"] / file).exists()
     assert "exists" in CliRunner().invoke(app, ["export", run]).output
+    whole = tmp_path / "discover" / "sky"
+    found = Discovery.read(whole)
+    assert found.recommended is not None
+    answered = CliRunner().invoke(app, ["predict", str(whole), str(source / "above" / "0.png"), "--json"])
+    assert f"the network that {whole} recommends: {whole / found.recommended.run}" in answered.stderr
+    assert len(json.loads(answered.stdout)) == 1
+    exported = CliRunner().invoke(app, ["export", str(whole), "--out", str(tmp_path / "best.pt2")])
+    assert exported.exit_code == 0, exported.output
+    (tmp_path / "begun").mkdir()
+    replace(found, networks=[]).save(tmp_path / "begun")
+    refused = CliRunner().invoke(app, ["export", str(tmp_path / "begun")])
+    assert refused.exit_code == 1
+    assert f"no network is finished in {tmp_path / 'begun'}" in refused.output
     model = training.load(run).model
     about = training.read_task(run).settings.holds
     x = own.read_example(source / "above" / "0.png", about)[None]
@@ -91,6 +108,37 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
     wanted = model(x).detach()
     for got in json.loads(printed):
         torch.testing.assert_close(torch.tensor(got), wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interruption_in_the_table_gives_a_report_and_an_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def second(kind: str, *arguments: Any) -> Any:
+        if kind == "cnn":
+            raise KeyboardInterrupt
+        return _networks.train_network(kind, *arguments)
+
+    monkeypatch.setattr(_engine, "train_network", second)
+    command = ["discover", str(pictures(tmp_path / "sky")), "--width", "0.1", "--workers", "1", "--minutes", "0.5"]
+    result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out"), "--accelerator", "cpu"])
+    assert result.exit_code == 130, result.output
+    assert "interrupted: this is the answer so far; the same command continues" in result.output
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_prepared_data_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = experiments.prepared_file(pictures(tmp_path / "sky"), tmp_path / "prepared")
+
+    def asked(data: Any, **how: Any) -> None:
+        assert (data, how["out"]) == (path, None)
+        raise training.ConfigError("asked")
+
+    monkeypatch.setattr(experiments, "discover", asked)
+    assert "asked" in CliRunner().invoke(app, ["discover", str(path)]).output
+    result = CliRunner().invoke(app, ["discover", str(path), "--size", "20"])
+    assert result.exit_code == 2
+    assert "is prepared already: --size would have no effect" in result.output
 
 
 def test_data_that_cannot_be_used_are_refused_before_anything_is_trained(tmp_path: Path) -> None:

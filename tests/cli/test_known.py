@@ -34,7 +34,7 @@ class Oracle:
         if path.stem == "noise":
             raise pscnn.PscnnError("nobody knows")
         one = SimpleNamespace(subgroup=Kept("C(3)"), verdict="broken", layers="all", cost=0.3, low=0.2, high=0.4)
-        return SimpleNamespace(kept=task.truth[0], statements=[one])
+        return SimpleNamespace(kept=task.truth[0], statements=[one], complete=path.stem != "bars")
 
 
 @pytest.fixture
@@ -79,6 +79,14 @@ def test_answers_are_stored_as_they_come_and_not_asked_for_again(oracle: Oracle,
     assert len(table.stdout.splitlines()) == 2 + len(TASKS)
     about = "few-bars | Horizontal against vertical bars, 24 of them. | D(2) at 0°, or cannot tell"
     assert f"| {about} | D(2) at 0° | right | 0:00 |" in table.stdout.splitlines()
+
+
+def test_an_interruption_ends_the_benchmark_and_is_no_answer(oracle: Oracle, tmp_path: Path) -> None:
+    words = ["--minutes", "3", "--workers", "2", "--out", str(tmp_path), "--only", "bars", "--only", "few-bars"]
+    done = benchmark(*words)
+    assert (done.exit_code, oracle.asked) == (130, ["bars"])
+    assert "interrupted" in done.stderr
+    assert not (tmp_path / "answers.json").exists()
 
 
 def test_a_picture_shows_every_task(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "0.797 ± 0.015" in done.output  # the paper's
     assert "settings that differ from the paper's" in done.output
+    planned = CliRunner().invoke(app, [*arguments, "--dry-run", "--seeds", "2"])
+    assert re.search(r"estimated time: \d+(\.\d)? s, 1 runs at a time", planned.output), planned.output
     (folder,) = (tmp_path / "ddmnist").glob("p-scnn*")
     listed = CliRunner().invoke(app, ["results", str(tmp_path), "--where", "kl_weight=0.0"])
     assert folder.name in listed.output
@@ -93,6 +96,13 @@ def test_the_command(tmp_path: Path) -> None:
         assert not elsewhere.exists()
     shutil.rmtree(folder)
     assert CliRunner().invoke(app, ["results", str(tmp_path)]).exit_code == 1
+
+
+def test_estimates_have_the_unit_that_suits_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "estimate", lambda self, settings: 240.0)
+    words = ["reproduce", "kl", "--only", "without", "--seeds", "1", "--runs", str(tmp_path), "--dry-run"]
+    done = CliRunner().invoke(app, [*words, "--workers", "2"])
+    assert "estimated time: 2 min, 2 runs at a time" in done.output
 
 
 def test_the_command_draws(tmp_path: Path) -> None:

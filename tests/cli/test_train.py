@@ -82,6 +82,7 @@ class TestCommand:
             (["ddmnist", "--accelerator", "banana"], "use auto, cpu or gpu, not 'banana'"),
             (["ddmnist", "--epochs", "many"], "valid integer"),
             (["ddmnist", "--resume", "x"], "remove the other options"),
+            (["--resume", "x", "--runs", "y"], "remove the other options"),
             (["ddmnist", "--together"], "--together requires --seeds of 2 or more"),
         ],
     )
@@ -98,11 +99,21 @@ class TestCommand:
         for words, message in (
             (["--epochs", "1"], "--epochs needs a task: pscnn train TASK --epochs"),
             (["--resume", "x", "--epochs", "1"], "--resume takes all settings from the run"),
+            (["--resume=x", "--epochs", "1"], "--resume takes all settings from the run"),
             (["--name", "smoke"], "name a task: one of ddmnist"),
         ):
             done = self.cli.invoke(app, ["train", *words])
             assert done.exit_code != 0
             assert message in " ".join(done.output.split())
+
+    def test_every_option_without_a_value_may_come_before_the_task(self) -> None:
+        for name in training.task_names():
+            for option in training.task_type(name).settings_type.options().values():
+                if option.kind is bool:
+                    words = ["train", f"--{option.name.replace('_', '-')}", name, "--epochs", "0"]
+                    done = self.cli.invoke(app, words)
+                    assert "needs a task" not in done.output, words
+                    assert "must lie between 1 and" in done.output or name == "own", done.output
 
     def test_small_networks_train_at_once_on_the_cpu(self, tmp_path: Path) -> None:
         words = ["train", "vectors", "--epochs", "1", "--count", "16", "--batch-size", "8", "--seeds", "2"]

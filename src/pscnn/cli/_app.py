@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pscnn import PscnnError, __version__
-from pscnn._files import to_json
+from pscnn._files import check_place, reported, to_json
 from pscnn._memory import out_of_memory
 
 app = typer.Typer(
@@ -98,12 +98,25 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
-def progress_bar() -> Any:
-    """A bar, how many of how many, the time, and a word on the last; beside what is printed, not in it."""
+def check_new(out: Path | None) -> None:
+    """Refuse a file that is there or cannot be written, before the work whose results it is for."""
+    if out is None:
+        return
+    if out.exists():
+        fail(f"{out} exists; choose another file with --out")
+    with reported(f"cannot write {out}", PscnnError):
+        check_place(out)
+
+
+def progress_bar(*, transient: bool = False) -> Any:
+    """A bar, how many of how many, the time, and a word on the last; beside what is printed, not in it.
+
+    One that is transient is gone in the end, and where there is no terminal never seen.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    return Progress(*columns, console=errors)
+    return Progress(*columns, console=errors, transient=transient)
 
 
 @app.callback(invoke_without_command=True)

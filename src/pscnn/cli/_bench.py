@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pscnn import PscnnError
 from pscnn._files import reported, write_whole
-from pscnn.cli._app import DataDir, Runs, app, command, console, fail, say
+from pscnn.cli._app import DataDir, Runs, app, check_new, command, console, fail, say
 from pscnn.cli._many import complete_runs
 
 
@@ -46,8 +46,7 @@ def bench(
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     _check_device(device, "measure")
-    if out is not None and out.exists():
-        fail(f"{out} exists; choose another file with --out")
+    check_new(out)
     if nonlinearity not in models.NONLINEARITIES:
         fail(f"unknown nonlinearity {nonlinearity!r}: use one of {', '.join(models.NONLINEARITIES)}")
     cases = []
@@ -160,6 +159,8 @@ def prepare_data(
         fail(f"unknown data set {what!r}: use smoke or asymmetry")
     _check_device(device, "simulate")
     one = SmokeSettings(asymmetry=asymmetry, asymmetry_strength=strength)  # checks them
+    if what == "asymmetry" and one != SmokeSettings():
+        fail("asymmetry is all variants: use smoke with --asymmetry and --strength for a single one", 2)
     for variant in smoke.VARIANTS if what == "asymmetry" else [(one.asymmetry, one.asymmetry_strength)]:
         _simulate(variant, data_dir, device)
 

@@ -10,7 +10,20 @@ from rich.table import Table
 
 from pscnn import PscnnError
 from pscnn._files import reported, write_whole
-from pscnn.cli._app import Accelerator, Json, Run, app, command, complain, console, fail, progress_bar, say, say_json
+from pscnn.cli._app import (
+    Accelerator,
+    Json,
+    app,
+    check_new,
+    command,
+    complain,
+    console,
+    errors,
+    fail,
+    progress_bar,
+    say,
+    say_json,
+)
 
 
 @app.command()
@@ -32,7 +45,6 @@ def discover(
     target: Annotated[
         str | None, typer.Option(help="What targets are: classes, labels, numbers, vectors or masks; as they look.")
     ] = None,
-    regression: Annotated[bool | None, typer.Option(help="Take targets as numbers, or as classes.")] = None,
     dimension: Annotated[
         int | None, typer.Option(min=2, max=3, help="2 if arrays are images, 3 if they are volumes; as they look.")
     ] = None,
@@ -51,23 +63,29 @@ def discover(
     from pscnn.data import own
 
     report.check_report()  # said before minutes of training, not after
-    folder = out or Path("discover") / data.stem
-    with progress_bar() as progress:
-        bar = progress.add_task("reading", total=None)
-        path = experiments.prepared_file(
-            data,
-            folder,
-            size=size,
-            seed=split_seed,
-            target=target,
-            regression=regression,
-            dimension=dimension,
-            square=square if square is not None else group is None or own.has_quarter_turns(group),
-            on_read=lambda done, of: progress.update(bar, completed=done, total=of),
-        )
+    path = data
+    if experiments.is_prepared(data):
+        given = {"--size": size, "--target": target, "--dimension": dimension, "--square": square}
+        without = [name for name, value in given.items() if value is not None]
+        if without:
+            fail(f"{data} is prepared already: {without[0]} would have no effect", 2)
+    else:
+        out = out or Path("discover") / data.stem
+        with progress_bar(transient=True) as progress:
+            bar = progress.add_task("reading", total=None)
+            path = experiments.prepared_file(
+                data,
+                out,
+                size=size,
+                seed=split_seed,
+                target=target,
+                dimension=dimension,
+                square=square if square is not None else group is None or own.has_quarter_turns(group),
+                on_read=lambda done, of: progress.update(bar, completed=done, total=of),
+            )
     _describe(path)
     found = experiments.discover(
-        path, group=group, bandlimit=bandlimit, minutes=minutes, width=width, out=folder, workers=workers,
+        path, group=group, bandlimit=bandlimit, minutes=minutes, width=width, out=out, workers=workers,
         accelerator=accelerator, resume=resume, say=say,
     )  # fmt: skip
     tables = [report.discovery_costs(found)] if found.learnt else []
@@ -84,6 +102,8 @@ def discover(
     say(f"report: {report.write_discovery(found)}")
     best = found.folder / found.recommended.run
     say(f"to use the network: pscnn predict {best} FILES, pscnn export {best}")
+    if not found.complete:
+        fail("interrupted: this is the answer so far; the same command continues", 130)
 
 
 def _describe(path: Path) -> None:
@@ -106,10 +126,23 @@ def _describe(path: Path) -> None:
     say(f"how the examples were read: {path.parent / 'examples.png'}")
 
 
+Network = Annotated[Path, typer.Argument(help="Folder of a run, or of pscnn discover, whose best network is taken.")]
+
+
+def _run_of(folder: Path) -> Path:
+    """The run itself, or the one that a discovery recommends, which is said."""
+    from pscnn import experiments
+
+    run = experiments.trained_network(folder)
+    if run != folder:
+        errors.print(f"the network that {folder} recommends: {run}", soft_wrap=True)
+    return run
+
+
 @app.command()
 @command
 def predict(
-    run: Run,
+    run: Network,
     files: Annotated[list[Path], typer.Argument(help="Images or volumes, or folders of them.")],
     out: Annotated[Path | None, typer.Option(help="Write the predictions to this CSV file; never overwrites.")] = None,
     masks: Annotated[Path | None, typer.Option(help="Folder for predicted masks, one file for each.")] = None,
@@ -118,20 +151,30 @@ def predict(
     """Apply a trained network to files."""
     from pscnn import training
 
-    if out is not None and out.exists():
-        fail(f"{out} exists; choose another file with --out")
+    check_new(out)
+    network = _run_of(run)
     rows: list[dict[str, Any]] = []
     refused = 0
-    for file, answer in training.answers(run, files, masks):
-        if isinstance(answer, PscnnError):
-            refused += 1
-            complain(str(answer))
-            continue
-        rows.append({"file": str(file), **answer})
-        if as_json:
-            continue
-        said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
-        say(f"{file}: {said}")
+    try:
+        for file, answer in training.answers(network, files, masks):
+            if isinstance(answer, PscnnError):
+                refused += 1
+                complain(str(answer))
+                continue
+            rows.append({"file": str(file), **answer})
+            if not as_json:
+                said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
+                say(f"{file}: {said}")
+    except KeyboardInterrupt:
+        _write_answers(rows, out, as_json)
+        where = f": what the network says of them is in {out}" if out is not None and rows else ""
+        fail(f"interrupted after {len(rows)} files{where}", 130)
+    _write_answers(rows, out, as_json)
+    if refused or not rows:
+        fail(f"{refused} files could not be read" if refused else "no files to read")
+
+
+def _write_answers(rows: list[dict[str, Any]], out: Path | None, as_json: bool) -> None:
     if as_json:
         say_json(rows)
     if out is not None and rows:
@@ -141,18 +184,16 @@ def predict(
         writer.writerows(rows)
         with reported(f"cannot write {out}", PscnnError):
             write_whole(out, buffer.getvalue())
-    if refused or not rows:
-        fail(f"{refused} files could not be read" if refused else "no files to read")
 
 
 @app.command()
 @command
 def export(
-    run: Run,
+    run: Network,
     kind: Annotated[str, typer.Option("--format", help="torch or onnx.")] = "torch",
     out: Annotated[Path | None, typer.Option(help="Output file; model.pt2 or model.onnx by default.")] = None,
 ) -> None:
     """Export a trained network to a file that can be used without pscnn, and check its outputs."""
     from pscnn import training
 
-    say(f"written: {training.export_run(run, out, kind)}")
+    say(f"written: {training.export_run(_run_of(run), out, kind)}")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from pscnn._words import duration
 from pscnn.cli._app import (
     Accelerator,
     DataDir,
@@ -89,7 +90,7 @@ def _reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run, and how long it takes.")] = False,
     known: Annotated[list[Path] | None, typer.Option(help="Import runs from a results file; repeatable.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes; one per core by default, 6 on a GPU.")
+        int | None, typer.Option(min=1, help="Processes of the engine local; one per core by default, 6 on a GPU.")
     ] = None,
     engine: Annotated[str, typer.Option(help="local (processes) or ray (a Ray cluster).")] = "local",
     gpus: Annotated[float, typer.Option(min=0, help="With Ray: GPUs per run, such as 0.25.")] = 0,
@@ -104,6 +105,7 @@ def _reproduce(
     name = str(ctx.info_name)
     if form not in report.FORMATS:
         fail(f"unknown format {form!r}: use one of {', '.join(report.FORMATS)}")
+    training.check_engine(engine, workers, gpus)
     sheets = _sheets(name)
     experiments.check_words(sheets, only or [])
     experiments.check_settings(sheets, settings)
@@ -125,7 +127,9 @@ def _reproduce(
         report.check_drawable(sheet, store)  # before hours of training
     how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
     failed = complete_runs(wanted, store, **how) if run else []
-    for sheet in tables:
+    for number, sheet in enumerate(tables):
+        if number and form == "markdown":
+            say("")  # or the tables would be one
         _print_table(sheet, sheet.fill(seeds, store.result), form, titled=len(tables) > 1)
     drawn = [sheet for sheet in figures if run or _can_be_drawn(sheet, store, seeds)]
     if drawn and len(failed) < len(wanted):
@@ -176,7 +180,8 @@ def _print_table(sheet: Any, filled: Any, form: str, titled: bool) -> None:
 def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int) -> None:
     """Every run with its state, and an estimate of the time that is left; in ``known`` are finished runs."""
     table = Table("run", "state", "epochs", "estimated seconds", box=None)
-    left, unknown = 0.0, 0
+    left: list[float] = []
+    unknown = 0
     states: dict[str, int] = {}
     errors.print(f"looking for {len(wanted)} runs")
     for one in wanted:
@@ -184,8 +189,10 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int) -> None:
         if state != "finished":
             state = store.state(one)
         states[state] = states.get(state, 0) + 1
-        if state != "finished":
-            left, unknown = left + (seconds or 0), unknown + (seconds is None)
+        if state != "finished" and seconds is None:
+            unknown += 1
+        elif state != "finished":
+            left.append(seconds)
         estimated = "–" if seconds is None else f"{seconds:.0f}"
         table.add_row(store.folder(one).name, state, str(one.epochs), estimated)
     console.print(table)
@@ -194,7 +201,7 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int) -> None:
     if unknown:
         say(f"no time estimate for {unknown} of them: no similar run is finished")
     if left:
-        say(f"estimated time: {left / 3600 / workers:.1f} hours, {workers} runs at a time")
+        say(f"estimated time: {duration(sum(left) / workers)}, {workers} runs at a time")
 
 
 @app.command()
@@ -202,7 +209,7 @@ def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int) -> None:
 def results(
     runs: Annotated[Path, typer.Argument(help="Folder with runs, at any depth, or a results file.")] = Path("runs"),
     where: Annotated[list[str] | None, typer.Option(help="Only runs with this, as group=O(2); repeatable.")] = None,
-    compare: Annotated[str | None, typer.Option(help="Mean and spread for each value of this setting.")] = None,
+    compare: Annotated[str | None, typer.Option(help="Mean and spread of seeds, per value of this setting.")] = None,
     form: Format = "text",
     save: Annotated[Path | None, typer.Option(help="Write a results file (JSON); never overwrites.")] = None,
     as_json: Json = False,

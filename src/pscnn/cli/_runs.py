@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.table import Column, Table
@@ -46,15 +46,25 @@ class _Tasks(NamedCommands):
         """If options come first, the task stands behind them, or is that of the file or run that they name."""
         if args and args[0].startswith("--") and args[0] != "--help":
             names = self.list_commands(ctx)
-            behind = [k for k, word in enumerate(args) if word in names and not _takes_a_value(args[k - 1])]
+            flags = command(_flags)()
+            behind = [k for k, word in enumerate(args) if word in names and not _takes_a_value(args[k - 1], flags)]
             name = args.pop(behind[0]) if behind else command(_task_of_file)(args)
             args = [name, *args]
         return super().parse_args(ctx, args)
 
 
-def _takes_a_value(word: str) -> bool:
-    flags = ("--together", "--progress", "--compile", "--invariant", "--balanced", "--uniform-first")
-    return word.startswith("--") and "=" not in word and not word.startswith("--no-") and word not in flags
+def _flags() -> set[str]:
+    """The options that take no value: those of the command itself and of all tasks."""
+    from pscnn.training import task_names, task_type
+
+    names = [name for name, kind in get_type_hints(_train).items() if kind is bool]
+    for task in task_names():
+        names += [option.name for option in task_type(task).settings_type.options().values() if option.kind is bool]
+    return {f"--{no}{name.replace('_', '-')}" for name in names for no in ("", "no-")}
+
+
+def _takes_a_value(word: str, flags: set[str]) -> bool:
+    return word.startswith("--") and "=" not in word and word not in flags
 
 
 def _task_of_file(args: list[str]) -> str:
@@ -81,7 +91,7 @@ def _train(
     ctx: typer.Context,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings; options override them.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its last complete epoch.")] = None,
-    runs: Annotated[Path, typer.Option(help="Folder for runs.")] = Path("runs"),
+    runs: Annotated[Path | None, typer.Option(help="Folder for runs; runs by default.")] = None,
     name: Annotated[str | None, typer.Option(help="The run's folder; by default named by its settings.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of runs, with seeds from --seed on.")] = 1,
     together: Annotated[bool, typer.Option("--together", help="Train all seeds at once, in processes.")] = False,
@@ -101,7 +111,7 @@ def _train(
     if together and (seeds == 1 or devices != 1):
         fail("--together requires --seeds of 2 or more, and --devices 1", 2)
     if resume is not None:
-        if settings or config or task or name or seeds > 1:
+        if settings or config or task or runs or name or seeds > 1:
             fail("--resume takes all settings from the run; remove the other options", 2)
         training.read_task(resume)
         _print_results({resume: _fit(resume, progress, **how)})
@@ -111,7 +121,7 @@ def _train(
         values = {**{k: v for k, v in values.items() if k != "experiment"}, "task": task}
     first = training.make_settings({**values, **settings})
     wanted = [replace(first, seed=first.seed + k) for k in range(seeds)]
-    store = training.Store(runs, name)
+    store = training.Store(runs or Path("runs"), name)
     before = [one for one in wanted if store.result(one) is not None]
     stacked = training.task_of(first).stacked
     if stacked and (devices != 1 or accelerator == "gpu"):

@@ -41,7 +41,7 @@ class _SettingsCommand(TyperCommand):
     """Says which tasks have an option that this one has not."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        resumed = "--resume" in args  # the parser takes its words away
+        resumed = any(word.split("=", 1)[0] == "--resume" for word in args)  # the parser takes its words away
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
