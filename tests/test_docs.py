@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pscnn.cli import app
-from pscnn.experiments import ratio
+from pscnn.experiments import Discovery, ratio
 
 README = Path(__file__).parents[1] / "README.md"
 MANUAL = README.parent / "docs"
@@ -89,7 +89,7 @@ def test_readme_links_exist() -> None:
     ("page", "tables"),
     [
         ("../README.md", 1),
-        ("double-digits.md", 3),
+        ("double-digits.md", 4),
         ("reproduce.md", 3),
         ("flows.md", 2),
         ("reading-densities.md", 1),
@@ -100,7 +100,7 @@ def test_readme_links_exist() -> None:
 def test_the_tables_of_the_docs_are_those_which_their_commands_print(page: str, tables: int, tmp_path: Path) -> None:
     text = (README.parent / "docs" / page).read_text()
     found = re.findall(
-        r"```\npscnn (reproduce (?:(?!```).)*--format markdown)\n```\n\n((?:\|[^\n]*\n)+)", text, re.DOTALL
+        r"```\npscnn (reproduce (?:(?!```).)*--format markdown)\n```\n\n((?:\|[^\n]*\n|\n(?=\|))+)", text, re.DOTALL
     )
     assert len(found) == tables
     for command, table in found:
@@ -114,10 +114,10 @@ def test_the_tables_of_vectors_are_those_which_their_command_prints(tmp_path: Pa
     words = ["reproduce", "vectors", "--known", str(README.parent / "results" / "vectors.json"), "--no-run"]
     done = CliRunner().invoke(app, [*words, "--format", "markdown", "--runs", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    tables = re.split(r"(?<=\|\n)(?=[^\n]*\n\| ---)", done.stdout)
+    tables = done.stdout.split("\n\n")
     assert len(tables) == 7
     for table in tables:
-        assert table in (MANUAL / "vectors.md").read_text()
+        assert f"{table.strip()}\n" in (MANUAL / "vectors.md").read_text()
 
 
 def test_the_table_of_known_tasks_is_the_one_which_its_command_prints(tmp_path: Path) -> None:
@@ -154,6 +154,10 @@ def test_the_numbers_of_the_readme_are_those_of_all_seeds_that_exist(tmp_path: P
         assert [cell.strip(" *") for cell in line.split("|")[3:5]] == [found[cell] for cell in cells]
     interval = column(tmp_path / "relaxations", "relaxations", "O2 accuracy", "relaxations.json")["interval"]
     assert f"(`--method interval`) is as accurate, {interval}" in text
+    ours = column(tmp_path / "fewer", "data-efficiency", "O2, 25", "fair.json")["Fourier P-SCNN"].split(" ")[0]
+    plain = column(tmp_path / "all", "data-efficiency", "O2, 100", "fair.json")["CNN, equal size"].split(" ")[0]
+    said = f"the P-SCNN has {ours}, the plain CNN of equal size {plain} with 100"
+    assert said in text.replace("\n", " ")
     found = column(tmp_path / "paper", "ddmnist", "O2", "double-digits.json")
     cnn, scnn, ours = (found[row].split(" ")[0] for row in ("CNN", "O(2) SCNN", "O(2) P-SCNN"))
     plain = text.replace("\n", " ")
@@ -178,6 +182,31 @@ def test_the_tables_of_volumes_are_those_of_their_runs() -> None:
         ranks = [result["test_auc"] for result in results]
         means = " | ".join(f"{statistics.mean(v):.3f} ± {statistics.stdev(v):.3f}" for v in (scores, ranks))
         assert f"| `{method}` | {place} | {results[0]['parameters']:,} | {means} |" in page
+
+
+def test_the_table_of_photographs_is_that_of_its_discovery() -> None:
+    page = (MANUAL / "discover.md").read_text()
+    found = Discovery.read(README.parent / "results" / "discover-cifar10")
+
+    def points(number: float) -> str:
+        return f"{100 * number:.1f}".replace("-", "−")
+
+    rows = {
+        "the left–right mirror (D(1) at 90°) | **kept** |": ["D(1) at 90°"],
+        "the top–bottom mirror (D(1) at 0°) | broken |": ["D(1) at 0°"],
+        "half turns (C(2)) | broken |": ["C(2)"],
+        "the diagonal mirrors (D(1) at 45°, 135°) | broken |": ["D(1) at 45°", "D(1) at 135°"],
+        "quarter turns (C(4)) | broken |": ["C(4)"],
+        "all rotations (SO(2)) | broken |": ["SO(2)"],
+        "all rotations and mirrors (O(2)) | broken |": ["O(2)"],
+    }
+    for start, names in rows.items():
+        some = [one for name in names for one in found.statements if str(one.subgroup) == name]
+        assert {one.verdict for one in some} == {start.split(" | ")[1].strip(" *|")}
+        costs = ", ".join(points(one.cost) for one in some)
+        intervals = ", ".join(f"[{points(one.low)}, {points(one.high)}]" for one in some)
+        assert f"| {start} {costs} | {intervals} |\n" in page
+    assert {one.verdict for one in found.statements if str(one.subgroup) != "D(1) at 90°"} == {"broken"}
 
 
 def test_the_table_of_natural_images_is_that_of_its_runs() -> None:
