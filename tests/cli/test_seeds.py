@@ -55,9 +55,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         started = time.monotonic()
         while len(list(tmp_path.glob("ddmnist/*/last.ckpt"))) < 2:
             assert process.poll() is None
-            assert time.monotonic() - started < 120
+            assert time.monotonic() - started < 300
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=300)[0]
     assert process.returncode == 130
     assert "Run the same command again to continue" in output

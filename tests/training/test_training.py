@@ -18,9 +18,8 @@ from helpers import small
 
 from pscnn import likelihoods, training
 from pscnn.data import ddmnist
-from pscnn.training import ConfigError, RunError, make_settings
+from pscnn.training import ConfigError, RunError, _environment, make_settings
 from pscnn.training import _learner as learner_module
-from pscnn.training import _run as run_module
 from pscnn.training import _under_way as under_way
 
 
@@ -255,7 +254,7 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
 
 def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def described(name: str) -> dict[str, Any]:
-        run_module._source.cache_clear()
+        _environment._source.cache_clear()
         folder = training.start(small(), tmp_path / name)
         found: dict[str, Any] = json.loads((folder / "environment.json").read_text())
         return {**found, "code": training.Store(tmp_path / name).code(small())}
@@ -263,7 +262,7 @@ def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.Monkey
     place = tmp_path / "package"
     place.mkdir()
     (place / "a.py").write_text("1")
-    monkeypatch.setattr(run_module, "HERE", place)
+    monkeypatch.setattr(_environment, "HERE", place)
     plain = described("plain")
     assert plain["git"] is None
     assert plain["source"][:10] in plain["code"]
@@ -283,7 +282,7 @@ def test_a_run_says_what_code_made_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert changed["code"].endswith(f"({clean['git'][:10]}+)")
     monkeypatch.setenv("PSCNN_REVISION", "abc123")  # as in a copy of the files in which an older repository lies
     assert described("told")["git"] == "abc123"
-    run_module._source.cache_clear()
+    _environment._source.cache_clear()
 
 
 def test_data_have_a_digest() -> None:
@@ -366,7 +365,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def wait_for_epochs(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
-    for _ in range(600):
+    for _ in range(3000):
         if (folder / "last.ckpt").exists() and len(history(folder)) >= count:
             return
         assert process.poll() is None, process.communicate()
@@ -382,7 +381,7 @@ def test_a_killed_run_continues_from_its_last_epoch(how: signal.Signals, tmp_pat
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for_epochs(folder, 2, process)
     os.kill(process.pid, how)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert "To continue: pscnn train --resume" in output
@@ -404,7 +403,7 @@ def test_processes_end_with_the_one_that_started_them(how: signal.Signals, tmp_p
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for_epochs(folder, 1, process)
     os.kill(process.pid, how)
-    output, _ = process.communicate(timeout=60)  # which waits until all of them have closed their output
+    output, _ = process.communicate(timeout=300)  # which waits until all of them have closed their output
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert "--accelerator cpu --devices 2" in " ".join(output.split())

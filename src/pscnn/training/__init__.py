@@ -5,6 +5,7 @@ from pscnn._extras import require
 for _module in ("yaml", "filelock"):
     require(_module, "training", "Training")
 
+from pscnn.training._environment import environment, precision
 from pscnn.training._export import answers, export_run
 from pscnn.training._fit import evaluate, train
 from pscnn.training._gpu import Watch, gpu_is_used, shared_gpu, usual_workers
@@ -17,11 +18,9 @@ from pscnn.training._run import (
     check_environment,
     check_result,
     diverged,
-    environment,
     history,
     last_epoch,
     load,
-    precision,
     read_confusion,
     read_environment,
     read_result,
@@ -30,13 +29,14 @@ from pscnn.training._run import (
     write_arrays,
 )
 from pscnn.training._runner import check_engine, run_missing
-from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, read_yaml, setting
+from pscnn.training._settings import ConfigError, Option, Settings, TrainerSettings, setting
 from pscnn.training._stacked import fit_stacked, refresh_statistics
 from pscnn.training._store import Store, new_folder, run_lock, run_name, start
 from pscnn.training._targets import Target, target_of
 from pscnn.training._task import Metric, Objective, Task, make_settings, task_names, task_of, task_type
 from pscnn.training._timed import train_for, trial_loss
 from pscnn.training._workers import processes
+from pscnn.training._yaml import read_yaml
 
 __all__ = [
     "Classification",

@@ -19,11 +19,12 @@ from pscnn import models
 from pscnn._files import reported
 from pscnn.densities import align, equivariance_error, grid_elements
 from pscnn.training import _run as files
+from pscnn.training._environment import device_name, kept_random_state, precision
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data, Learner
 from pscnn.training._place import Place, awake, choose_device, suitable_threads, wake
 from pscnn.training._progress import Progress
-from pscnn.training._run import RunError, history, precision, read_result, read_task
+from pscnn.training._run import RunError, history, read_result, read_task
 from pscnn.training._settings import rate
 from pscnn.training._stacked import check_stacked, test_stacked, train_stacked
 from pscnn.training._store import alone
@@ -67,7 +68,7 @@ def train(
         raise RunError(f"this machine has room for 1 to {most} {what}, got {devices} devices")
     if devices == 1:
         wake(device)
-    with alone(folder), precision(settings.precision), files.kept_random_state():
+    with alone(folder), precision(settings.precision), kept_random_state():
         data = data or Data(task, data_dir)
         until = settings.epochs if epochs is None else min(epochs, settings.epochs)
         if devices > 1:
@@ -90,7 +91,7 @@ def evaluate(folder: str | Path, data_dir: str | Path | None = None, *, accelera
         check_stacked(task, accelerator)
         return test_stacked(folder)
     device = choose_device(accelerator)
-    with precision(task.settings.precision), files.kept_random_state():
+    with precision(task.settings.precision), kept_random_state():
         return _test(folder, task.learner().to(device), Data(task, data_dir), device)
 
 
@@ -206,7 +207,7 @@ def _test(folder: Path, learner: Learner, data: Data, device: torch.device) -> d
     with suitable_threads(learner):
         for split in task.tests:
             metrics |= measured(learner, data, split, Place(device))
-        where = files.device_name(device)
+        where = device_name(device)
     epochs = history(folder)
     key = f"validation/{task.metric.name}"
     if not epochs or any(key not in row for row in epochs):

@@ -13,6 +13,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from pscnn._modes import kept_modes
 from pscnn.densities import align, likelihoods
 from pscnn.training import _run as files
+from pscnn.training._environment import device_name, kept_random_state
 from pscnn.training._run import LAST, RunError, load, read_result, read_task, write_result
 from pscnn.training._settings import Settings
 from pscnn.training._store import alone
@@ -54,7 +55,7 @@ def train_stacked(folders: Sequence[Path]) -> list[dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         for folder in folders:
             stack.enter_context(alone(folder))
-        stack.enter_context(files.kept_random_state())
+        stack.enter_context(kept_random_state())
         networks = [_Network(task) for task in tasks]
         data = [task.load(None) for task in tasks]
         x, y = (torch.stack([getattr(one["train"], name) for one in data]) for name in ("x", "y"))
@@ -102,7 +103,7 @@ def _finish(
         "epochs": len(rows),
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": seconds,
-        "device": files.device_name(torch.device("cpu")),
+        "device": device_name(torch.device("cpu")),
     }
     files.write_history(folder, rows)
     state = {f"model.{name}": value for name, value in model.state_dict().items()}

@@ -12,18 +12,19 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from pscnn._files import make_folder, reported
+from pscnn.training._environment import device_name
 from pscnn.training._place import choose_device
 from pscnn.training._run import (
     RunError,
     describe,
-    device_name,
     read_environment,
     read_json,
     read_result,
     write_settings,
 )
-from pscnn.training._settings import ConfigError, Settings, read_yaml
+from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._task import former_names, make_settings, task_of
+from pscnn.training._yaml import read_yaml
 
 State = Literal["finished", "running", "started", "failed", "new"]
 LONGEST = 120

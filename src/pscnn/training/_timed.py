@@ -11,6 +11,7 @@ import torch
 from pscnn import models
 from pscnn.densities import align
 from pscnn.training import _run as files
+from pscnn.training._environment import kept_random_state, precision
 from pscnn.training._fit import evaluate, measured
 from pscnn.training._graph import set_rate
 from pscnn.training._learner import Classification, Data
@@ -78,7 +79,7 @@ def _trained(
     device = choose_device(accelerator)
     data, place = Data(task), Place(device)
     rows: list[dict[str, Any]] = []
-    with files.precision(settings.precision), files.kept_random_state():
+    with precision(settings.precision), kept_random_state():
         torch.manual_seed(settings.seed)
         learner = task.learner().to(device)
         if isinstance(learner, Classification):

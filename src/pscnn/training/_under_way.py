@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pscnn import nn
 from pscnn.training import _run as files
+from pscnn.training._environment import kept_random_state
 from pscnn.training._graph import GraphedStep, prepare
 from pscnn.training._learner import Data, Learner
 from pscnn.training._place import Place
@@ -47,7 +48,7 @@ class UnderWay:
             return
         x, y = next(data.batches("train", self.place))
         learner = copy.deepcopy(self.learner)
-        with nn.compile_ahead(), files.kept_random_state():
+        with nn.compile_ahead(), kept_random_state():
             with self.place.autocast(self.settings.precision):
                 loss = learner.train().objective(x, y)["loss"]
             loss.backward()
