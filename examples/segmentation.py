@@ -22,6 +22,8 @@ import pscnn
 from pscnn.groups import D
 from pscnn.report import density_figure
 
+torch.set_num_threads(1)  # steps of small networks are so short that threads would mostly wait for each other
+
 STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 120
 SIZE, NAMES = 48, ("nothing", "up", "down", "disk")
 H = D(4)  # quarter turns and mirrors

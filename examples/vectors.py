@@ -10,7 +10,6 @@ It takes about a minute on a laptop and leaves a picture, vectors.png.
 """
 
 import sys
-from typing import Any
 
 import torch
 
@@ -45,10 +44,7 @@ def train(model: torch.nn.Module, target: str) -> float:
     """An ordinary training loop; the mean squared error on new vectors."""
     data, new = vectors.load(2000, seed=0), vectors.load(2000, seed=1)
     # Weight decay on everything but the densities: breaking a symmetry with a faint density and huge weights is dear.
-    densities = [p for lam in pscnn.likelihoods(model).values() for p in lam.parameters()]
-    others = [p for p in model.parameters() if all(p is not q for q in densities)]
-    groups: list[dict[str, Any]] = [{"params": others, "weight_decay": 6e-3}, {"params": densities}]
-    optimizer = torch.optim.Adam([g for g in groups if g["params"]], lr=5e-3)
+    optimizer = torch.optim.Adam(pscnn.parameter_groups(model, weight_decay=6e-3), lr=5e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
     for _ in range(EPOCHS):
         for rows in torch.randperm(2000).split(200):

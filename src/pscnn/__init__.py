@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         layer_errors,
         likelihoods,
         measure,
+        parameter_groups,
         regularization,
         summary,
     )
@@ -44,6 +45,7 @@ __all__ = [
     "likelihoods",
     "measure",
     "nn",
+    "parameter_groups",
     "regularization",
     "summary",
     "testing",

@@ -30,9 +30,11 @@ class Measure(ConstantsModule):
     Attributes:
         irreps: The irreps whose moments a layer uses, the trivial one first.
         starts_uniform: Whether the weights of a layer start as for the uniform measure; if not, for this one.
+        decays: Whether weight decay is for its parameters, too.
     """
 
     starts_uniform = True
+    decays = False
 
     def __init__(self, group: Group, bandlimit: int, lowest: int = 0) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from helpers import random_likelihood
 import pscnn
 from pscnn import Likelihood
 from pscnn.densities import layer_summaries
+from pscnn.densities._summary import _has_direction
 from pscnn.groups import MIRROR, O2, O3, SO2, SO3, C, D, Group, rotation
 
 
@@ -61,6 +62,17 @@ def test_the_best_mirror_is_found() -> None:
     lam = Likelihood(O2(), 2, initial=lambda h: 2 * np.einsum("nij,ij->n", h, line) + np.einsum("nii->n", h))
     (row,) = layer_summaries(named(conv=lam))
     assert "mirror line at 30°" in row.degrees
+    assert row.kept == ("mirror line at 30°",)
+    assert "Kept there: mirror line at 30° 100%." in pscnn.summary(named(conv=lam))
+
+
+@pytest.mark.parametrize(
+    ("group", "line", "contained"),
+    [(D(2), 3, True), (D(1), 0, False), (D(1), 90, True), (D(2), 45, False), (C(4), 0, False), (O2(), 33, True)],
+)
+def test_mirror_lines_lie_in_groups(group: Group, line: int, contained: bool) -> None:
+    assert _has_direction(group, f"mirror line at {line}°") == contained
+    assert not _has_direction(group, "rotations about (1.00, 0.00, 0.00)") or group == O2()
 
 
 @pytest.mark.parametrize("group", [SO3(), O3()], ids=lambda g: g.name)
@@ -76,7 +88,7 @@ def test_the_verdict_names_what_is_lost_regained_and_misaligned() -> None:
     shifted = Likelihood(H, 1, initial=lambda h: 2 * h[:, 1, 0])
     assert pscnn.summary(named(a=Likelihood(H))).endswith("Equivariance is kept in every layer.")
     text = pscnn.summary(named(a=Likelihood(H, 1), b=peaked, c=Likelihood(H, 1)))
-    assert "first lost in layer 2 (b)." in text
+    assert "first lost in layer 2 (b). Nothing is kept there to 80%; C(3) is to 5%." in text
     assert "Layer 3 (c) claims to regain what layer 2 (b) gave up" in text
     assert "misaligned" not in text
     assert "The density of layer 1 (c) is misaligned" in pscnn.summary(named(c=shifted))

@@ -3,17 +3,19 @@
 from pscnn.densities._degree import degree, typed_layers
 from pscnn.densities._equivariance import LayerError, checked_elements, equivariance_error, grid_elements, layer_errors
 from pscnn.densities._measure import LayerMeasure, Measurement, measure
-from pscnn.densities._regularization import Regularization, align, likelihoods, regularization
-from pscnn.densities._summary import KEPT, LayerSummary, layer_summaries, summary
+from pscnn.densities._regularization import Regularization, align, likelihoods, parameter_groups, regularization
+from pscnn.densities._summary import KEPT, NEAR, LayerSummary, apart, layer_summaries, summary
 
 __all__ = [
     "KEPT",
+    "NEAR",
     "LayerError",
     "LayerMeasure",
     "LayerSummary",
     "Measurement",
     "Regularization",
     "align",
+    "apart",
     "checked_elements",
     "degree",
     "equivariance_error",
@@ -22,6 +24,7 @@ __all__ = [
     "layer_summaries",
     "likelihoods",
     "measure",
+    "parameter_groups",
     "regularization",
     "summary",
     "typed_layers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,31 @@ def likelihoods(model: nn.Module) -> dict[str, Likelihood]:
         if isinstance(module, Likelihood):
             out[name.removesuffix(".likelihood") or name] = module
     return out
+
+
+def parameter_groups(model: nn.Module, weight_decay: float = 0.0, **densities: Any) -> list[dict[str, Any]]:
+    """Parameters for an optimiser: weight decay spares those of densities, which it would pull to the uniform one.
+
+    Args:
+        model: Any module.
+        weight_decay: Of all other parameters.
+        densities: What else is different for densities, such as their learning rate.
+
+    Example:
+        >>> from pscnn import FieldType, nn as pnn
+        >>> from pscnn.groups import O2
+        >>> fields = FieldType(O2(), [O2().vector])
+        >>> model = pnn.Linear(fields, fields, likelihood=Likelihood(O2()))
+        >>> optimizer = torch.optim.AdamW(parameter_groups(model, weight_decay=0.05, lr=0.01), lr=0.001)
+        >>> [(group["weight_decay"], group["lr"]) for group in optimizer.param_groups]
+        [(0.05, 0.001), (0.0, 0.01)]
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected a torch.nn.Module, got {short(model)}")
+    spared = [p for module in model.modules() if not getattr(module, "decays", True) for p in module.parameters(False)]
+    known = {id(p) for p in spared}
+    groups = [{"params": [p for p in model.parameters() if id(p) not in known], "weight_decay": weight_decay}]
+    return [*groups, {"params": spared, "weight_decay": 0.0, **densities}] if spared else groups
 
 
 def align(model: nn.Module) -> dict[str, Array]:

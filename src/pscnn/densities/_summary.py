@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +25,8 @@ REGAINED = 0.1
 """KL divergence to the density before it from which a layer claims to regain what was lost."""
 MISALIGNED = 0.1
 """Alignment error, as a share of the maximum, from which the density cannot be read."""
+NEAR = 6
+"""Degrees within which two mirror lines are one: the maximum of a density is flat, and is searched for in steps."""
 
 
 def notable_elements(group: Group) -> dict[str, Array]:
@@ -58,7 +61,7 @@ class LayerSummary:
         name: The first layer that has it.
         group: H.
         support: The subgroup on which the density is defined; H by default.
-        kept: Names of the largest kept subgroups.
+        kept: Names of the largest kept subgroups, also of the best mirror line in 2D or the best rotation axis in 3D.
         degrees: For every candidate subgroup, the lowest density on it as a fraction of the maximum on H; also for the
             best mirror line in 2D and the best rotation axis in 3D.
         entropy: −∫ λ log λ, 0 for uniform.
@@ -113,12 +116,18 @@ def _summarise(number: int, name: str, lam: Likelihood, before: Likelihood | Non
         inside_another = any(candidate.is_subgroup_of(bigger) for bigger in kept)
         if not inside_another and degrees[candidate.name] >= KEPT:
             kept.append(candidate)
-    degrees |= {found: value / highest for found, value in _best_direction(lam, group)}
-    names, entropy = tuple(k.name for k in kept) or ("e",), lam.entropy().item()
+    names = [one.name for one in kept if one.order != 1]
+    for found, value in _best_direction(lam, group):
+        degrees[found] = value / highest
+        if degrees[found] >= KEPT and not any(_has_direction(one, found) for one in kept):
+            names.append(found)
+    entropy = lam.entropy().item()
     numbers = entropy, float(np.exp(entropy)), lam.alignment_error().item(), highest
     density = dict(zip(elements, values, strict=True))
     kl = None if before is None else lam.kl(before).item()
-    return LayerSummary(number, name, lam.group.name, group.name, names, degrees, *numbers, density, kl)
+    return LayerSummary(
+        number, name, lam.group.name, group.name, tuple(names) or ("e",), degrees, *numbers, density, kl
+    )
 
 
 def _best_direction(lam: Likelihood, group: Group) -> list[tuple[str, float]]:
@@ -142,6 +151,21 @@ def _best_direction(lam: Likelihood, group: Group) -> list[tuple[str, float]]:
     return [(f"rotations about ({x:.2f}, {y:.2f}, {z_best:.2f})", values[best].item())]
 
 
+def _has_direction(group: Group, direction: str) -> bool:
+    """Whether a group contains the best mirror line, or the rotations about the best axis."""
+    if group.order is None:
+        return direction.startswith("rotations") or group.has_reflections
+    # D(n) contains the left–right mirror, and with it the lines at multiples of 180°/n from the upright one.
+    angle = re.fullmatch(r"mirror line at (\d+)°", direction)
+    step = 180 / (group.rotations.order or 1)
+    return angle is not None and group.has_reflections and apart(int(angle[1]), 90, step) <= NEAR
+
+
+def apart(one: float, other: float, period: float = 180) -> float:
+    """Degrees between two lines."""
+    return abs((one - other + period / 2) % period - period / 2)
+
+
 def verdict(rows: list[LayerSummary]) -> list[str]:
     """Sentences: where equivariance is lost first and what is left there, what is regained, what is misaligned."""
     out = []
@@ -152,8 +176,10 @@ def verdict(rows: list[LayerSummary]) -> list[str]:
         out.append("Equivariance is kept in every layer.")
     else:
         ranked = sorted(lost.degrees.items(), key=lambda item: -item[1])  # stable: the larger group first
-        left = ", ".join(f"{name} {value:.0%}" for name, value in ranked[:4])
-        out.append(f"Equivariance is first lost in layer {lost.label}. Kept there: {left}.")
+        kept = ", ".join(f"{name} {value:.0%}" for name, value in ranked if name in lost.kept)
+        name, most = ranked[0]
+        left = f"Kept there: {kept}" if kept else f"Nothing is kept there to {KEPT:.0%}; {name} is to {most:.0%}"
+        out.append(f"Equivariance is first lost in layer {lost.label}. {left}.")
     for before, row in pairwise(rows):
         if row.kl is not None and row.kl > REGAINED:
             out.append(
@@ -191,7 +217,7 @@ def summary(model: nn.Module) -> str:
     for row in rows:
         values = [f"{row.density[name]:.2f}" if name in row.density else "" for name in names]
         numbers = [f"{x:.2f}".replace("-0.00", "0.00") for x in (row.entropy, row.effective_size, row.alignment)]
-        table.append([row.label, row.group, " ".join(row.kept), *numbers, *values])
+        table.append([row.label, row.group, ", ".join(row.kept), *numbers, *values])
     return "\n".join([*aligned(table, "<<<"), "", *verdict(rows)])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pscnn._types import Array
-from pscnn.densities import KEPT, LayerSummary
+from pscnn.densities import KEPT, NEAR, LayerSummary, apart
 from pscnn.groups import parse
 
 WHOLE = {
@@ -18,8 +18,6 @@ WHOLE = {
     "SO(3)": "all rotations in space (SO(3))",
 }
 MIRRORS = {0: "the top–bottom mirror", 90: "the left–right mirror"}
-NEAR = 6
-"""Degrees within which a mirror line counts as level or upright: its maximum is flat, and is searched for in steps."""
 
 
 def group_words(name: str) -> str:
@@ -74,13 +72,9 @@ def mirror_words(elements: Array) -> str | None:
 
 def _mirror(angle: int) -> str:
     for level, words in MIRRORS.items():
-        if _apart(angle, level) <= NEAR:
+        if apart(angle, level) <= NEAR:
             return words if angle == level else f"{words} (line at {angle}°)"
     return f"the mirror line at {angle}°"
-
-
-def _apart(one: float, other: float, period: float = 180) -> float:
-    return abs((one - other + period / 2) % period - period / 2)
 
 
 def _finite(kind: str, n: int) -> str:
@@ -94,36 +88,9 @@ def _finite(kind: str, n: int) -> str:
     return f"{turns} and {n} mirror lines (D{n})"
 
 
-def kept_groups(row: LayerSummary) -> list[str]:
-    """The largest symmetries that a layer kept, among them the best mirror line or axis if no group contains it."""
-    kept = [name for name in row.kept if name not in ("e", "C(1)")]
-    for name, value in row.degrees.items():
-        is_group = re.fullmatch(r"[SOCD]+\(\d+\)(@.*)?", name) is not None
-        if not is_group and value >= KEPT and not any(inside(name, other) for other in kept):
-            kept.append(name)
-    return kept
-
-
-def inside(name: str, other: str) -> bool:
-    """Whether one symmetry lies in another; mirror lines and axes have a description instead of a group's name."""
-    try:
-        large = parse(other)
-    except ValueError:
-        return False
-    try:
-        return parse(name).is_subgroup_of(large)
-    except ValueError:
-        if large.order is None:
-            return large.has_reflections or name.startswith("rotations")
-        # D(n) contains the left–right mirror, and with it the lines at multiples of 180°/n from the upright one.
-        angle = re.fullmatch(r"mirror line at (\d+)°", name)
-        step = 180 / (large.rotations.order or 1)
-        return angle is not None and large.has_reflections and _apart(int(angle[1]), 90, step) <= NEAR
-
-
 def kept_words(row: LayerSummary) -> str:
     """What a layer kept, as the end of a sentence."""
-    return listed([group_words(name) for name in kept_groups(row)]) or "no symmetry"
+    return listed([group_words(name) for name in row.kept])
 
 
 def listed(words: Sequence[str]) -> str:

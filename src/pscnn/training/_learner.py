@@ -10,10 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pscnn import models
 from pscnn.data import SPLITS
-from pscnn.densities import likelihoods
-from pscnn.measures import Measure
+from pscnn.densities import likelihoods, parameter_groups
 from pscnn.training._place import Place
 from pscnn.training._targets import Labels, Target
 from pscnn.training._task import Objective, Task, make_optimizer
@@ -58,11 +56,9 @@ class Learner(nn.Module):
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """The optimiser."""
-        apart = [module for module in self.model.modules() if isinstance(module, Measure | models.Augerino)]
-        densities = [p for module in apart for p in module.parameters(recurse=False)]
-        others = [p for p in self.parameters() if all(p is not q for q in densities)]
-        fused = others[0].is_cuda
-        return make_optimizer(densities, others, self.settings, adamw=self.task.adamw, fused=fused)
+        groups = parameter_groups(self, self.settings.weight_decay)
+        fused = groups[0]["params"][0].is_cuda
+        return make_optimizer(groups, self.settings, adamw=self.task.adamw, fused=fused)
 
 
 class Classification(Learner):

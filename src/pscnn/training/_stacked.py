@@ -133,12 +133,12 @@ def fit_stacked(networks: Sequence[nn.Module], batches: Batches, settings: Setti
     parameters, buffers = stack_module_state(list(networks))
     of_densities = {id(p) for lam in likelihoods(first).values() for p in lam.parameters()}
     spared = {name for name, p in first.named_parameters() if id(p) in of_densities}
-    optimizer = make_optimizer(
-        [p for name, p in parameters.items() if name in spared],
-        [p for name, p in parameters.items() if name not in spared],
-        settings,
-        adamw=False,
-    )
+    groups: list[dict[str, Any]] = [
+        {"params": [p for name, p in parameters.items() if name not in spared], "weight_decay": settings.weight_decay}
+    ]
+    if spared:
+        groups.append({"params": [parameters[name] for name in parameters if name in spared], "weight_decay": 0.0})
+    optimizer = make_optimizer(groups, settings, adamw=False)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, settings.lr_decay)
 
     def terms(own: dict[str, Tensor], own_buffers: dict[str, Tensor], *batch: Tensor) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -217,12 +217,8 @@ class Objective:
 
 
 def make_optimizer(
-    densities: Iterable[Tensor], others: Iterable[Tensor], settings: Settings, *, adamw: bool, fused: bool = False
+    groups: list[dict[str, Any]], settings: Settings, *, adamw: bool, fused: bool = False
 ) -> torch.optim.Optimizer:
-    """Adam, as in the paper; weight decay spares the densities, which it would pull to the uniform one."""
-    groups: list[dict[str, Any]] = [{"params": list(others), "weight_decay": settings.weight_decay}]
-    spared = list(densities)
-    if spared:
-        groups.append({"params": spared, "weight_decay": 0.0})
+    """Adam, as in the paper, of ``parameter_groups``."""
     make = torch.optim.AdamW if adamw else torch.optim.Adam
     return make(groups, lr=settings.lr, fused=fused or None)

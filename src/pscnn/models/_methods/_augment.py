@@ -144,6 +144,7 @@ class Augerino(Augmented):
     """
 
     usual_strength = 0.01
+    decays = False
     generators: Tensor
 
     def __init__(
