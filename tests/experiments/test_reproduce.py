@@ -49,6 +49,7 @@ OTHERS += [
     "asymmetry",
     "fair",
     "quickstart",
+    "quickstart-search",
     "nonlinearities",
     "recipe-search",
     "data-efficiency",

@@ -31,7 +31,7 @@ def test_quickstart_trains_the_networks_and_writes_a_report(tmp_path: Path, monk
     assert sizes["quickstart-cnn-seed0"] < 0.2 * ours
     assert sizes["quickstart-cnn-equal-seed0"] == pytest.approx(ours, rel=0.05)
     page = (tmp_path / "quickstart" / "report.html").read_text()
-    assert page.count('class="run"') == 4
+    assert page.count('class="run"') == 5
     assert page.count("<option value=") == 0  # one network has densities, so there is none to choose
     for label in ("partially equivariant (P-SCNN)", "equivariant (SCNN)", "plain CNN, width"):
         assert label in page

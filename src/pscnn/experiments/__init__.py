@@ -23,7 +23,7 @@ from pscnn.experiments._flows import FLOW_DATASETS, flow_sizes
 from pscnn.experiments._known import OUTCOMES, judge
 from pscnn.experiments._known_answers import answer_counts, answer_rows, ask, read_answers, write_answers
 from pscnn.experiments._presence import Presence, presence
-from pscnn.experiments._quickstart import QUICKSTART_LABELS, quickstart_networks, quickstart_sheet
+from pscnn.experiments._quickstart import QUICKSTART_LABELS, quickstart_networks, quickstart_sheet, search_sheet
 from pscnn.experiments._receptive import receptive_fields
 from pscnn.experiments._sheets import Cell, Sheet, check_settings, check_words, equal_width, published, select, spread
 from pscnn.experiments._symmetry import VARIATIONS, symmetry_sheet
@@ -36,6 +36,7 @@ SHEETS: dict[str, Callable[[], Sheet | list[Sheet]]] = {
     **_volumes.SHEETS,
     **_flows.SHEETS,
     "quickstart": quickstart_sheet,
+    "quickstart-search": search_sheet,
     "vectors": vector_sheets,
     "vectors-3d": space_sheets,
     "symmetry": symmetry_sheet,

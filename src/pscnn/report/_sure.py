@@ -42,7 +42,7 @@ def network_labels(tasks: Sequence[Task]) -> list[str]:
     labels: dict[Settings, str] = {}
     for method in dict.fromkeys(kind.method for kind in kinds):
         rivals = {kind: kind.to_dict() for kind in kinds if kind.method == method}
-        known = dict.fromkeys(name for values in rivals.values() for name in values if name != "about")
+        known = dict.fromkeys(name for kind in rivals for name in ("task", *kind.options()) if name != "about")
         names = [name for name in known if len({values.get(name) for values in rivals.values()}) > 1]
         for count in range(min(SHOWN, len(names)), len(names) + 1):
             words = [[f"{n.replace('_', ' ')} {v[n]}" for n in names[:count] if n in v] for v in rivals.values()]
