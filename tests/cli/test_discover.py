@@ -61,6 +61,8 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
     runs = {p.name.split("-O2")[0]: p for p in (tmp_path / "discover" / "sky" / "own").iterdir() if p.is_dir()}
     assert set(runs) == {"p-scnn", "cnn", "augment"}
     before = (runs["cnn"] / "result.json").stat().st_mtime
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "discover" / "sky")]).output.endswith("report-2.html\n")
+    assert "What it costs" in (tmp_path / "discover" / "sky" / "report-2.html").read_text()
     monkeypatch.setattr(words_about, "write_discovery", lambda found: found)
     assert CliRunner().invoke(app, command).exit_code == 0
     assert (runs["cnn"] / "result.json").stat().st_mtime == before  # nothing is trained again
@@ -86,6 +88,10 @@ def test_discover_predict_and_export_on_a_folder_of_images(tmp_path: Path, monke
     assert len(json.loads(answered.stdout)) == 1
     exported = CliRunner().invoke(app, ["export", str(whole), "--out", str(tmp_path / "best.pt2")])
     assert exported.exit_code == 0, exported.output
+    inspected = CliRunner().invoke(app, ["inspect", str(whole)])
+    assert f"the network that {whole} recommends" in inspected.stderr
+    every = CliRunner().invoke(app, ["predict", str(whole), str(source), "--json"])  # in the folders of classes
+    assert len(json.loads(every.stdout)) == 20
     (tmp_path / "begun").mkdir()
     replace(found, networks=[]).save(tmp_path / "begun")
     refused = CliRunner().invoke(app, ["export", str(tmp_path / "begun")])
@@ -147,6 +153,8 @@ def test_data_that_cannot_be_used_are_refused_before_anything_is_trained(tmp_pat
     result = CliRunner().invoke(app, ["discover", str(source), "--out", str(out)])
     assert result.exit_code == 1
     assert "the class 'above' has 3 examples; at least 5 are needed" in result.output
+    assert not out.exists()
+    assert CliRunner().invoke(app, ["discover", str(source), "--out", str(out / "deep" / "down")]).exit_code == 1
     assert not out.exists()
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(app, ["discover", str(source), "--out", str(tmp_path / "file" / "below")])

@@ -36,6 +36,7 @@ console = _Terminal()
 errors = _Terminal(stderr=True)
 
 Run = Annotated[Path, typer.Argument(help="Folder of a run.")]
+Network = Annotated[Path, typer.Argument(help="Folder of a run, or of pscnn discover, whose best network is taken.")]
 Runs = Annotated[Path, typer.Option(help="Folder for runs; finished ones in it are not run again.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with data sets; PSCNN_DATA or a per-user cache by default.")]
 
@@ -106,6 +107,16 @@ def check_new(out: Path | None) -> None:
         fail(f"{out} exists; choose another file with --out")
     with reported(f"cannot write {out}", PscnnError):
         check_place(out)
+
+
+def network_of(folder: Path) -> Path:
+    """The run itself, or the one that a discovery recommends, which is said."""
+    from pscnn import experiments
+
+    run = experiments.trained_network(folder)
+    if run != folder:
+        errors.print(f"the network that {folder} recommends: {run}", soft_wrap=True)
+    return run
 
 
 def progress_bar(*, transient: bool = False) -> Any:

@@ -13,13 +13,14 @@ from pscnn._files import reported, write_whole
 from pscnn.cli._app import (
     Accelerator,
     Json,
+    Network,
     app,
     check_new,
     command,
     complain,
     console,
-    errors,
     fail,
+    network_of,
     progress_bar,
     say,
     say_json,
@@ -100,8 +101,8 @@ def discover(
         fail("no network is finished, so there is no report; the same command continues", 130)
     say("writing the report")
     say(f"report: {report.write_discovery(found)}")
-    best = found.folder / found.recommended.run
-    say(f"to use the network: pscnn predict {best} FILES, pscnn export {best}")
+    if found.useful:
+        say(f"to use the network: pscnn predict {found.folder} FILES, pscnn export {found.folder}")
     if not found.complete:
         fail("interrupted: this is the answer so far; the same command continues", 130)
 
@@ -126,19 +127,6 @@ def _describe(path: Path) -> None:
     say(f"how the examples were read: {path.parent / 'examples.png'}")
 
 
-Network = Annotated[Path, typer.Argument(help="Folder of a run, or of pscnn discover, whose best network is taken.")]
-
-
-def _run_of(folder: Path) -> Path:
-    """The run itself, or the one that a discovery recommends, which is said."""
-    from pscnn import experiments
-
-    run = experiments.trained_network(folder)
-    if run != folder:
-        errors.print(f"the network that {folder} recommends: {run}", soft_wrap=True)
-    return run
-
-
 @app.command()
 @command
 def predict(
@@ -152,7 +140,7 @@ def predict(
     from pscnn import training
 
     check_new(out)
-    network = _run_of(run)
+    network = network_of(run)
     rows: list[dict[str, Any]] = []
     refused = 0
     try:
@@ -196,4 +184,4 @@ def export(
     """Export a trained network to a file that can be used without pscnn, and check its outputs."""
     from pscnn import training
 
-    say(f"written: {training.export_run(_run_of(run), out, kind)}")
+    say(f"written: {training.export_run(network_of(run), out, kind)}")

@@ -114,30 +114,43 @@ def _reproduce(
     if not tables and form != "text":
         raise training.ConfigError(f"{name} is a figure: --format applies only to tables")
     wanted = list(dict.fromkeys(one for sheet in sheets for one in sheet.runs(seeds)))
-    store = training.Store(runs)
-    if dry_run:
-        with tempfile.TemporaryDirectory() as place:  # a plan changes nothing
+    if dry_run or not run:  # a look changes nothing
+        with tempfile.TemporaryDirectory() as place:
             for file in known or []:
                 experiments.take_runs(file, place)
-            _show_plan(store, training.Store(place), wanted, workers or training.usual_workers(accelerator))
+            store = training.Store(runs, archive=place)
+            if dry_run:
+                _show_plan(store, wanted, workers or training.usual_workers(accelerator))
+            else:
+                _show(store, tables, figures, name, seeds, form, data_dir)
+                _say_what_differs(store, wanted, settings)
         return
+    store = training.Store(runs)
     for file in known or []:
         errors.print(f"{file}: {experiments.take_runs(file, runs)} runs imported into {runs}")
-    for sheet in figures if run else ():
+    for sheet in figures:
         report.check_drawable(sheet, store)  # before hours of training
     how = {"workers": workers, "data_dir": data_dir, "accelerator": accelerator, "engine": engine, "gpus": gpus}
-    failed = complete_runs(wanted, store, **how) if run else []
+    failed = complete_runs(wanted, store, **how)
+    _show(store, tables, figures if len(failed) < len(wanted) else [], name, seeds, form, data_dir)
+    _say_what_differs(store, wanted, settings)
+    if failed:
+        fail(f"{len(failed)} of {len(wanted)} runs failed; run the same command to try them again")
+
+
+def _show(
+    store: Any, tables: list[Any], figures: list[Any], name: str, seeds: int, form: str, data_dir: Path | None
+) -> None:
+    """Print the tables, and draw the figures of which there is something."""
+    from pscnn import report
+
     for number, sheet in enumerate(tables):
         if number and form == "markdown":
             say("")  # or the tables would be one
         _print_table(sheet, sheet.fill(seeds, store.result), form, titled=len(tables) > 1)
-    drawn = [sheet for sheet in figures if run or _can_be_drawn(sheet, store, seeds)]
-    if drawn and len(failed) < len(wanted):
+    if drawn := [sheet for sheet in figures if _can_be_drawn(sheet, store, seeds)]:
         for picture in report.draw_sheets(drawn, store, name, seeds, data_dir):
             (say if form == "text" else errors.print)(f"figure: {picture}")
-    _say_what_differs(store, wanted, settings)
-    if failed:
-        fail(f"{len(failed)} of {len(wanted)} runs failed; run the same command to try them again")
 
 
 def _can_be_drawn(sheet: Any, store: Any, seeds: int) -> bool:
@@ -177,17 +190,15 @@ def _print_table(sheet: Any, filled: Any, form: str, titled: bool) -> None:
         say("* differs from the paper by more than two of its standard deviations")
 
 
-def _show_plan(store: Any, known: Any, wanted: list[Any], workers: int) -> None:
-    """Every run with its state, and an estimate of the time that is left; in ``known`` are finished runs."""
+def _show_plan(store: Any, wanted: list[Any], workers: int) -> None:
+    """Every run with its state, and an estimate of the time that is left."""
     table = Table("run", "state", "epochs", "estimated seconds", box=None)
     left: list[float] = []
     unknown = 0
     states: dict[str, int] = {}
     errors.print(f"looking for {len(wanted)} runs")
     for one in wanted:
-        state, seconds = known.state(one), store.estimate(one)
-        if state != "finished":
-            state = store.state(one)
+        state, seconds = store.state(one), store.estimate(one)
         states[state] = states.get(state, 0) + 1
         if state != "finished" and seconds is None:
             unknown += 1

@@ -9,7 +9,20 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.table import Column, Table
 
-from pscnn.cli._app import Accelerator, DataDir, Json, Run, app, command, console, fail, say, say_json
+from pscnn.cli._app import (
+    Accelerator,
+    DataDir,
+    Json,
+    Network,
+    Run,
+    app,
+    command,
+    console,
+    fail,
+    network_of,
+    say,
+    say_json,
+)
 from pscnn.cli._many import complete_runs
 from pscnn.cli._settings import NO_TASK, NamedCommands, with_settings
 
@@ -176,12 +189,13 @@ def evaluate(run: Run, data_dir: DataDir = None, accelerator: Accelerator = "aut
 
 @app.command("inspect")
 @command
-def inspect_run(run: Run, as_json: Json = False) -> None:
+def inspect_run(run: Network, as_json: Json = False) -> None:
     """Show which symmetries each layer of a run kept."""
     from pscnn import likelihoods, training
     from pscnn.densities import layer_summaries
     from pscnn.report import density_chart, summary
 
+    run = network_of(run)
     model = training.load(run).model
     if as_json:
         say_json({"run": str(run), "layers": [asdict(layer) for layer in layer_summaries(model)]})
@@ -195,14 +209,18 @@ def inspect_run(run: Run, as_json: Json = False) -> None:
 @app.command()
 @command
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    out: Annotated[Path | None, typer.Option(help="Output file; report.html in the first run by default.")] = None,
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, or the folder of pscnn discover.")],
+    out: Annotated[Path | None, typer.Option(help="Output file; report.html in the first folder by default.")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Write a report on runs, one HTML file for offline use: the answer, dials, examples to turn, how sure."""
-    from pscnn.report import html_report
+    from pscnn.report import html_report, write_discovery
 
-    say(f"report: {html_report(runs, out, data_dir)}")
+    networks = [network_of(run) for run in runs]
+    if len(runs) == 1 and networks != runs:
+        say(f"report: {write_discovery(runs[0], out)}")
+    else:
+        say(f"report: {html_report(networks, out, data_dir)}")
 
 
 def _print_results(results: dict[Path, dict[str, Any]]) -> None:

@@ -107,7 +107,7 @@ def answers(
 
     Args:
         folder: The run.
-        files: PNG, JPEG, TIFF, BMP, ``.npy`` or NIfTI files; a folder stands for those in it.
+        files: PNG, JPEG, TIFF, BMP, ``.npy`` or NIfTI files; a folder stands for those in it and in its folders.
         masks: A folder, into which predicted masks are written.
 
     Yields:
@@ -147,6 +147,6 @@ def _mask_answer(said: Tensor, path: Path, about: own.About, masks: str | Path |
 def _expand(files: Iterable[str | Path]) -> Iterator[Path]:
     for file in map(Path, files):
         if file.is_dir():
-            yield from sorted(child for child in file.iterdir() if own.is_example(child))
+            yield from sorted(child for child in file.rglob("*") if own.is_example(child))
         else:
             yield file

@@ -79,20 +79,30 @@ class Store:
     Args:
         root: The folder.
         name: What the runs' folders are called instead of what differs from the defaults; the seed is added.
+        archive: Another folder of runs, which are taken where they are finished and not so in this one. Nothing is
+            written there.
     """
 
-    def __init__(self, root: str | Path, name: str | None = None) -> None:
+    def __init__(self, root: str | Path, name: str | None = None, archive: str | Path | None = None) -> None:
         if name is not None and (Path(name).name != name or "\0" in name or not name.isprintable()):
             raise RunError(
                 f"--name must be the name of a single folder, got {name!r}. Use --runs to choose where it is"
             )
         self.root, self.name = Path(root), name or None
+        self._archive = None if archive is None else Store(archive)
         self._rates: dict[tuple[str, str], float | None] = {}
         self._others: dict[str, dict[Settings, Path]] = {}
         self._places: dict[Settings, Path] = {}
 
     def folder(self, settings: Settings) -> Path:
         """Where the run of some settings is or will be."""
+        own = self._own_folder(settings)
+        if self._archive is not None and not (own / "result.json").exists():
+            kept = self._archive.folder(settings)
+            return kept if (kept / "result.json").exists() else own
+        return own
+
+    def _own_folder(self, settings: Settings) -> Path:
         run = settings.identity()
         if run in self._places:
             return self._places[run]
