@@ -23,11 +23,13 @@ def duration(seconds: float) -> str:
 
     Example:
         >>> [duration(s) for s in (0.34, 14.2, 200, 9000)]
-        ['0.3 s', '14 s', '3 min', '2.5 h']
+        ['0.3 s', '14 s', '3.3 min', '2.5 h']
     """
-    if seconds < 90:
-        return f"{seconds:.{0 if seconds >= 9.95 else 1}f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+    number, unit = next(
+        ((seconds / length, unit) for length, unit in ((1, "s"), (60, "min")) if seconds < 90 * length),
+        (seconds / 3600, "h"),
+    )
+    return f"{number:.{0 if number >= 9.95 else 1}f}".removesuffix(".0") + f" {unit}"
 
 
 def aligned(table: Sequence[Sequence[str]], sides: str) -> list[str]:

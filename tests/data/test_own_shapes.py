@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,32 @@ def test_quarter_turns_get_square_frames(tmp_path: Path) -> None:
     assert (about.shape, about.frame) == ((20, 20), (20, 20))
     assert about.notes == (
         "Examples of 20×12 were padded to equal sides of 20, so that quarter turns keep them whole.",
+        "It can be seen where examples end and padding begins: nearly all of them fill 20×12.",
     )
     assert holds(stored[:, 0, :, 4:16], images[1] / 127.5 - 1, 1e-3)
+
+
+def test_what_examples_fill_is_known_where_padding_can_be_seen(tmp_path: Path) -> None:
+    noise = RNG.integers(0, 255, (40, 20, 12), dtype=np.uint8)
+    assert prepare(tmp_path, noise)[0].content == ()  # nothing is padded
+    assert prepare(tmp_path, noise, square=True)[0].content == (20, 12)
+    assert prepare(tmp_path, noise, square=True, size=10)[0].content == (10, 6)
+    faint = noise.copy()
+    faint[:, :, [0, -1]] = faint[:, [0, -1]] = 99
+    assert prepare(tmp_path, faint, square=True)[0].content == ()  # a border of one value
+    one = faint.copy()
+    one[0] = noise[0]
+    assert prepare(tmp_path, one, square=True)[0].content == ()  # in one of forty
+    for k in range(40):
+        place = tmp_path / "some" / "ab"[k % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(noise[k] if k % 4 else noise[k, :12].T).save(place / f"{k}.png")  # one in four lies on its side
+    about = own.prepare(tmp_path / "some", tmp_path / "some.npz")
+    assert (about.shape, about.content) == ((20, 12), (12, 12))
+    assert own.About.from_json(about.to_json()) == about
+    for wrong in ([12], [12, 13], [0, 12], ["a", "b"], [True, 12], 5):
+        with pytest.raises(ValueError, match="not a description of prepared data"):
+            own.About.from_json(json.dumps(json.loads(about.to_json()) | {"content": wrong}))
 
 
 def test_resizing_keeps_proportions_and_says_what_is_lost(tmp_path: Path) -> None:

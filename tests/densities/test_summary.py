@@ -90,5 +90,7 @@ def test_the_verdict_names_what_is_lost_regained_and_misaligned() -> None:
     text = pscnn.summary(named(a=Likelihood(H, 1), b=peaked, c=Likelihood(H, 1)))
     assert "first lost in layer 2 (b). Nothing is kept there to 80%; C(3) is to 5%." in text
     assert "Layer 3 (c) claims to regain what layer 2 (b) gave up" in text
-    assert "misaligned" not in text
-    assert "The density of layer 1 (c) is misaligned" in pscnn.summary(named(c=shifted))
+    assert "isaligned" not in text
+    assert "Misaligned: layer 1 (c). There the density is up to" in pscnn.summary(named(c=shifted))
+    several = named(**{f"c{k}": Likelihood(H, 1, initial=lambda h: 2 * h[:, 1, 0]) for k in range(6)})
+    assert "Misaligned: layer 1 (c0), 2 (c1), 3 (c2), 4 (c3) and 2 more. There" in pscnn.summary(several)

@@ -172,6 +172,26 @@ def test_no_pose_can_be_read_off_the_frame() -> None:
         assert (error < 0.02) == agree, error
 
 
+def test_padding_tells_no_pose(tmp_path: Path) -> None:
+    """Oblong pictures of a texture that has no direction come turned as often as not, wherever their frame lies."""
+    rng = np.random.default_rng(0)
+    images = rng.uniform(0, 1, (400, 14, 20)).astype(np.float32)
+    path, blind = tmp_path / "data.npz", tmp_path / "blind.npz"
+    about = own.prepare((images, np.arange(400) % 2), path, square=True)
+    assert (about.shape, about.content) == ((20, 20), (14, 20))
+    turns = [Subgroup(C(4))]
+    assert _poses.find_poses(path, "O(2)", turns, 60.0)[0].present is not False
+    splits = own.load(path)
+    arrays = [np.concatenate([splits[n].pixels.numpy()[:, 0] for n in splits]), np.arange(400) % 2]
+    assert own.prepare((arrays[0], arrays[1]), blind).content == ()  # the same pixels, of which nothing is known
+    assert _poses.find_poses(blind, "O(2)", turns, 60.0)[0].present is False
+    x = splits["train"].pixels[:2].float()
+    seen = _probe.without_frame(x, 14 / 20)
+    far = _probe._distance((20, 20)) >= 7
+    assert (seen[..., far] - seen[..., 0, :1]).abs().max() < 1e-6
+    assert (seen - x)[..., _probe._distance((20, 20)) < 4].abs().max() < 1e-6
+
+
 @pytest.mark.parametrize("angle", [0.0, 22.5, 45.0])
 def test_smaller_examples_look_alike_on_pixels_and_between_them(angle: float) -> None:
     """Windows of two or three pixels would make a pattern that tells how an example was turned."""
@@ -443,6 +463,7 @@ def test_the_way_from_arrays_to_an_answer_and_back(tmp_path: Path, monkeypatch: 
     assert found.guess == MIRROR
     assert [one.kind for one in found.networks] == ["kept", "p-scnn", "cnn", "augment"]
     assert found.complete
+    assert found.kept is None or found.kept in [one.group for one in found.presence]
 
     moved = tmp_path / "elsewhere"
     out.rename(moved)

@@ -115,10 +115,15 @@ def test_the_network_with_the_best_mean_is_recommended_and_called_a_guess_if_it_
     assert any(text.startswith("Use, as the better guess") for text in words)
     assert any("some networks had few epochs (the plain CNN 1). Give more --minutes" in text for text in words)
     useless = replace(some, networks=[row("kept", 45), row("cnn", 44)])
-    assert any(
-        text.startswith("No network of the table is better than a constant answer; the best mean has the equivariant")
-        for text in report.discovery_words(useless)
+    (text,) = (text for text in report.discovery_words(useless) if text.startswith("No network"))
+    assert text.startswith(
+        "No network of the table is better than a constant answer for sure, so use none of them (0.450 at best, the "
+        "constant 0.500)."
     )
+    assert not replace(some, networks=[row("kept", 55), row("cnn", 44)]).useful  # of 100 examples
+    assert replace(some, networks=[row("kept", 75), row("cnn", 44)]).useful
+    alike = replace(some, networks=[row("kept", 98), row("cnn", 97)])
+    assert any("better than the others for sure; the best mean has" in text for text in report.discovery_words(alike))
     far = replace(some, networks=[row("kept", 98), replace(row("cnn", 30), epochs=1)])
     assert not any("Not all differences are certain" in text for text in report.discovery_words(far))
     assert any("Not all differences are certain" in text for text in report.discovery_words(some))

@@ -89,5 +89,5 @@ def test_single_seeds_are_named_as_untested() -> None:
 def test_densities_that_cannot_be_read_are_named() -> None:
     shifted = Likelihood(SO2(), 1, initial=lambda h: 2.0 * h[:, 1, 0])  # its peak is at 90°
     (caution,) = cautions(torch.nn.ModuleDict({"conv": shifted}))
-    assert "is misaligned" in caution
+    assert caution.startswith("Misaligned: layer 1 (conv).")
     assert cautions(torch.nn.ModuleDict({"conv": Likelihood(SO2(), 1)})) == []

@@ -36,6 +36,7 @@ class About:
             the proportions of ``shape``, whatever its own size.
         spacing: Edge length of the voxels to which volumes of known spacing are resampled; 0 if it is not known.
         dimension_given: Whether it was said that arrays are images, or volumes, and not seen from their shapes.
+        content: How much of every side, in its middle, examples fill, if it can be seen where they end; else ().
     """
 
     shape: tuple[int, ...]
@@ -52,6 +53,7 @@ class About:
     frame: tuple[int, ...] = ()
     spacing: float = 0.0
     dimension_given: bool = False
+    content: tuple[int, ...] = ()
 
     @property
     def dimension(self) -> int:
@@ -71,15 +73,17 @@ class About:
     def to_json(self) -> str:
         """As text, from which ``from_json`` makes it again."""
         values = asdict(self)
-        if not self.dimension_given:  # as versions wrote that did not know it: runs are found by this text
-            del values["dimension_given"]
+        for name in ("dimension_given", "content"):
+            if not values[name]:  # as versions wrote that did not know it: runs are found by this text
+                del values[name]
         return json.dumps(values)
 
     def check(self) -> None:
         """Raise a ``ValueError`` or ``TypeError`` unless everything is of its kind and goes together."""
-        tuples = (self.shape, self.names, self.means, self.deviations, self.counts, self.notes, self.frame)
+        sides = (self.shape, self.frame, self.content)
+        tuples = (*sides, self.names, self.means, self.deviations, self.counts, self.notes)
         wholes, texts = (
-            (*self.shape, *self.frame, self.channels, *self.counts),
+            (*self.shape, *self.frame, *self.content, self.channels, *self.counts),
             (*self.names, *self.notes, self.source, self.kind),
         )
         if {*map(type, wholes)} != {int} or {*map(type, texts)} != {str} or {*map(type, tuples)} != {tuple}:
@@ -93,6 +97,11 @@ class About:
             raise ValueError(f"targets must be one of {', '.join(KINDS)}, got {self.kind!r}")
         if self.dimension not in (2, 3) or len(self.frame) not in (0, self.dimension):
             raise ValueError(f"images have two sides and volumes three, got {self.shape} and {self.frame}")
+        if self.content and not (
+            len(self.content) == self.dimension
+            and all(1 <= n <= side for n, side in zip(self.content, self.shape, strict=True))
+        ):
+            raise ValueError(f"no {self.content} pixels lie in examples of {self.shape}")
         if min(*self.shape, *self.frame) < 1 or not 1 <= self.channels <= MOST_CHANNELS or self.spacing < 0:
             raise ValueError(f"no examples have shape {self.shape}, {self.channels} channels, spacing {self.spacing}")
         if self.channels * max(math.prod(self.shape), math.prod(self.frame)) > MOST_NUMBERS:

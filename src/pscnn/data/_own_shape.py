@@ -14,10 +14,13 @@ from pscnn._types import AnyArray
 from pscnn.data._folder import DataError
 from pscnn.data._own_about import About
 from pscnn.data._own_files import Example, is_bytes, unit
-from pscnn.data._own_fit import channels_first, common_spacing, fit, resize, with_spacing
+from pscnn.data._own_fit import channels_first, common_spacing, fit, resize, steps, with_spacing
 
 OUTLIER = 20
 """Times as large as the usual one a side may be: all examples are padded to the largest."""
+SHOWS, FEW = 0.01, 0.05
+"""Standard deviations by which the edge of an example may differ from the padding around it before it shows, and the
+share of examples in which it may show."""
 
 
 def choose_shape(examples: Sequence[Example], source: object, size: int | None, square: bool) -> dict[str, Any]:
@@ -143,6 +146,44 @@ def fitted(example: Example, about: About) -> AnyArray:
     if example.spacing is not None and about.spacing:
         x = resize(x, with_spacing(x.shape[1:], example.spacing, about.spacing))
     return fit(x, about.shape, about.frame).numpy()
+
+
+def content_of(pixels: AnyArray, examples: Sequence[Example], about: About) -> tuple[int, ...]:
+    """How much of every side nearly all examples fill, if it can be seen where they end and padding begins; else ().
+
+    Args:
+        pixels: The examples in their one shape.
+        examples: As they were read.
+        about: What they are.
+    """
+    filled = np.array([_filled(example, about) for example in examples])
+    padded = np.flatnonzero((filled < about.shape).any(1))
+    if len(padded) <= FEW * len(examples):
+        return ()
+    unit = float(pixels[:: max(1, len(pixels) // 200)].astype(np.float64).std())
+    shows = [_edge_shows(pixels[k].astype(np.float64), filled[k], SHOWS * unit) for k in padded]
+    if sum(shows) <= FEW * len(examples):
+        return ()
+    return tuple(np.quantile(filled, FEW, axis=0, method="lower").astype(int).tolist())
+
+
+def _filled(example: Example, about: About) -> list[int]:
+    """Pixels along each side of the one shape that an example fills."""
+    sides: Sequence[int] = example.values.shape[:-1]
+    if example.spacing is not None and about.spacing:
+        sides = with_spacing(sides, example.spacing, about.spacing)
+    own, whole = steps(sides, about.shape, about.frame)
+    return [max(1, n * side // all_of) for n, side, all_of in zip(own, about.shape, whole, strict=True)]
+
+
+def _edge_shows(x: AnyArray, filled: AnyArray, least: float) -> bool:
+    """Whether the outermost pixels of an example (C, …) differ from the padding beside them."""
+    first = (np.array(x.shape[1:]) - filled) // 2
+    inner = x[(slice(None), *(slice(k, k + n) for k, n in zip(first, filled, strict=True)))]
+    around = x[(slice(None), *(0 if k else slice(k, k + n) for k, n in zip(first, filled, strict=True)))]
+    fill = around.reshape(len(x), -1).mean(1)
+    faces = [np.take(inner, end, axis).reshape(len(x), -1) for axis, k in enumerate(first, 1) if k for end in (0, -1)]
+    return bool(faces) and max(np.sqrt(np.square(face - fill[:, None]).mean()) for face in faces) > least
 
 
 def all_masks(masks: Sequence[AnyArray], examples: Sequence[Example], about: About) -> AnyArray:

@@ -41,7 +41,7 @@ from pscnn.data._own_copies import copies
 from pscnn.data._own_files import SUFFIXES, is_example
 from pscnn.data._own_fit import UNKNOWN
 from pscnn.data._own_objects import name_of, read_object
-from pscnn.data._own_shape import all_masks, all_pixels, choose_shape
+from pscnn.data._own_shape import all_masks, all_pixels, choose_shape, content_of, times
 from pscnn.data._own_single import mask_of_file, read_example, write_mask
 from pscnn.data._own_sources import Found, read
 from pscnn.data._own_targets import natural
@@ -134,7 +134,10 @@ def prepare(
         _check_columns(targets[split == 0], names, source)
     elif about.kind == "masks":
         targets = all_masks(targets, found.examples, about)
-    about = replace(about, notes=(*about.notes, *copies(pixels, targets, split)))
+    more = copies(pixels, targets, split)
+    if content := content_of(pixels, found.examples, about):
+        more.append(f"It can be seen where examples end and padding begins: nearly all of them fill {times(content)}.")
+    about = replace(about, content=content, notes=(*about.notes, *more))
     write_prepared(Path(out), pixels, targets, split, about)
     return about
 

@@ -19,6 +19,8 @@ from pscnn.likelihood import Likelihood
 
 EXACT = 1e-9
 """Up to this share of a kernel that is not equivariant, rounding explains it."""
+MOST_NAMED = 4
+"""Layers in a sentence."""
 KEPT = 0.8
 """A subgroup counts as kept if the density is nowhere on it below this share of its maximum on H."""
 REGAINED = 0.1
@@ -186,12 +188,14 @@ def verdict(rows: list[LayerSummary]) -> list[str]:
                 f"Layer {row.label} claims to regain what layer {before.label} gave up (KL {row.kl:.2f}); "
                 "a larger weight of the KL term prevents this."
             )
-    for row in rows:
-        if row.alignment > MISALIGNED * row.highest:
-            out.append(
-                f"The density of layer {row.label} is misaligned: it is {row.alignment:.2f} higher elsewhere than at "
-                "the identity and cannot be interpreted; call pscnn.align, or use a larger alignment weight."
-            )
+    if misaligned := [row for row in rows if row.alignment > MISALIGNED * row.highest]:
+        names = ", ".join(row.label for row in misaligned[:MOST_NAMED])
+        names += f" and {len(misaligned) - MOST_NAMED} more" if len(misaligned) > MOST_NAMED else ""
+        most = max(row.alignment for row in misaligned)
+        out.append(
+            f"Misaligned: layer {names}. There the density is up to {most:.2f} higher elsewhere than at the identity "
+            "and cannot be interpreted; call pscnn.align, or use a larger alignment weight."
+        )
     return out
 
 

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
         discovery_headline,
         discovery_scores,
         discovery_words,
-        subgroup_words,
         write_discovery,
     )
     from pscnn.report._html import check_report, html_report
     from pscnn.report._known import draw_known
     from pscnn.report._pictures import check_drawable, draw_sheets
-    from pscnn.report._presence import presence_words
+    from pscnn.report._presence import presence_words, subgroup_words
     from pscnn.report._quickstart import quickstart
     from pscnn.report._rows import FORMATS, finished_runs, run_rows, sheet_rows, write_rows
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from pscnn.experiments import FEWEST, LABELS, Difference, Discovery, Network, Statement, Subgroup, curve
+from pscnn.experiments import FEWEST, LABELS, Difference, Discovery, Network, Statement, curve
 from pscnn.groups import parse
 from pscnn.report._curve import curve_figure, curve_words
 from pscnn.report._folded import address
 from pscnn.report._html import html_report
-from pscnn.report._phrases import group_words, listed, mirror_words, plain
-from pscnn.report._presence import presence_words
+from pscnn.report._phrases import listed, plain
+from pscnn.report._presence import presence_words, subgroup_words
 from pscnn.training import RunError, load, suitable_threads
 
 TOLERANCE = {False: "3 points", True: "3 % of the variance, and no more than the error without any symmetry"}
@@ -24,29 +24,6 @@ CURVE_EXAMPLES, CURVE_STEPS = {2: 100, 3: 16}, 12
 """Test examples that are transformed for the report, and angles."""
 SHOWN_POSES = ("SO(2)", "D(1)", "SO(3)", "SO(2)@x", "SO(2)@y", "SO(2)@z")
 """Of the symmetries of the examples, those that get a sentence."""
-
-
-def subgroup_words(one: Subgroup) -> str:
-    """A subgroup in words, its symbol behind it.
-
-    Example:
-        >>> from pscnn.groups import D
-        >>> subgroup_words(Subgroup(D(1), 90)), subgroup_words(Subgroup(D(2), 30))
-        ('the left–right mirror (D1)', 'half turns and the mirror lines at 30° and 120° (D2)')
-    """
-    mirrored = mirror_words(one.elements()) if one.group.dimension == 3 and one.group.order == 2 else None
-    if mirrored is not None:
-        return f"{mirrored} ({one})"
-    if one.angle is None:
-        return group_words(one.name)
-    count = len(one.elements()) // 2
-    symbol = f"(D{count})"
-    if count == 1:
-        known = {90.0: "the left–right mirror", 0.0: "the top–bottom mirror"}
-        return f"{known.get(one.angle, f'the mirror line at {one.angle:g}°')} {symbol}"
-    turns = group_words(f"C({count})").rpartition(" (")[0]
-    lines = [f"{one.angle + 180 * k / count:g}°" for k in range(count)]
-    return f"{turns} and the mirror lines at {listed(lines)} {symbol}"
 
 
 def discovery_headline(found: Discovery) -> str:
@@ -139,7 +116,11 @@ def _doubt(gap: Difference, found: Discovery) -> str:
 def _poses(found: Discovery) -> list[str]:
     """What the examples come like, beside what the answer depends on."""
     verdicts = {one.subgroup: one.verdict for one in found.statements}
-    shown = [one for one in found.presence if one.group in verdicts and one.group.name in SHOWN_POSES]
+    shown = [
+        one
+        for one in found.presence
+        if one.group in verdicts and (one.group.name in SHOWN_POSES or one.group == found.kept)
+    ]
     return presence_words(shown, [verdicts[one.group] for one in shown])  # type: ignore[index]
 
 
@@ -155,10 +136,16 @@ def _use(found: Discovery) -> list[str]:
         for gap in gaps
     ]
     said = f" ({unit}: {'; '.join(parts)})" if parts else ""
-    if best.mean <= _constant(found):
-        out = [f"No network of the table is better than a constant answer; the best mean has the {label}{said}."]
+    if not found.useful:
+        out = [
+            "No network of the table is better than a constant answer for sure, so use none of them "
+            f"({score(best.mean, found)} at best, the constant {score(found.score_to_beat, found)}). More examples or "
+            "more --minutes may help."
+        ]
     elif found.sure:
         return [f"Use the network that is best for sure: {label}{said}."]
+    elif gaps and all(gap.low <= 0 for gap in gaps):
+        out = [f"No network of the table is better than the others for sure; the best mean has the {label}{said}."]
     else:
         out = [f"Use, as the better guess, the network with the best mean: {label}{said}."]
         if any(gap.low <= 0 for gap in gaps):
@@ -219,12 +206,7 @@ def discovery_scores(found: Discovery) -> list[list[str]]:
         mark = " ←" if one is best or (best is not None and one.kind == best.kind) else ""
         numbers = f"{one.parameters:,}", str(one.epochs), f"{one.lr:g}"
         out.append([network_label(one, found) + mark, score(one.mean, found), score(one.test, found), *numbers])
-    return [*out, ["a constant answer", score(_constant(found), found), "", "", "", ""]]
-
-
-def _constant(found: Discovery) -> float:
-    """Score of a constant answer on what networks of the table are scored on."""
-    return found.constant if found.table_constant is None else found.table_constant
+    return [*out, ["a constant answer", score(found.score_to_beat, found), "", "", "", ""]]
 
 
 def discovery_costs(found: Discovery) -> list[list[str]]:
@@ -253,8 +235,10 @@ def write_discovery(found: Discovery | str | Path, out: str | Path | None = None
     counts = ", ".join(map("{} for {}".format, found.about.counts, ("training", "validation", "testing")))
     names = found.about.names
     kind = f"{found.about.kind}: {', '.join(names[:20])}"
+    partial = next((one for one in found.networks if one.kind == "p-scnn"), None)
     answer = {
         "headline": discovery_headline(found),
+        "epochs": partial.epochs if partial else None,
         "words": discovery_words(found)[1:],
         "data": f"Data: {found.about.source}; {counts}; {kind}. {' '.join(found.about.notes)}",
         "scores": discovery_scores(found),
@@ -267,12 +251,12 @@ def write_discovery(found: Discovery | str | Path, out: str | Path | None = None
 
 
 def _rows(found: Discovery, rows: Sequence[tuple[str, float, float, float]]) -> dict[str, Any]:
-    factor = 1 if found.about.regression else 100
+    factor, digits = (1, 3) if found.about.regression else (100, 1)  # rounded here as in the words
     numbers = [
-        {"label": label, **dict(zip(("mean", "low", "high"), (round(factor * v, 4) for v in values), strict=True))}
+        {"label": label, **dict(zip(("mean", "low", "high"), (round(factor * v, digits) for v in values), strict=True))}
         for label, *values in rows
     ]
-    return {"rows": numbers, "digits": 3 if found.about.regression else 1}
+    return {"rows": numbers, "digits": digits}
 
 
 def _costs(found: Discovery) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pscnn.experiments import Presence
-from pscnn.report._phrases import group_words, listed
+from pscnn.experiments import Presence, Subgroup
+from pscnn.report._phrases import group_words, listed, mirror_words
 
 VERDICTS = ("kept", "broken", "cannot tell")
 COMES = {
@@ -30,6 +30,29 @@ ADVICE: Mapping[tuple[bool | None, str], str] = {
     (None, "cannot tell"): "nor can it be told whether the answer depends on it",
 }
 """What to do, by whether examples come so and what networks showed about the answers."""
+
+
+def subgroup_words(one: Subgroup) -> str:
+    """A subgroup in words, its symbol behind it.
+
+    Example:
+        >>> from pscnn.groups import D
+        >>> subgroup_words(Subgroup(D(1), 90)), subgroup_words(Subgroup(D(2), 30))
+        ('the left–right mirror (D1)', 'half turns and the mirror lines at 30° and 120° (D2)')
+    """
+    mirrored = mirror_words(one.elements()) if one.group.dimension == 3 and one.group.order == 2 else None
+    if mirrored is not None:
+        return f"{mirrored} ({one})"
+    if one.angle is None:
+        return group_words(one.name)
+    count = len(one.elements()) // 2
+    symbol = f"(D{count})"
+    if count == 1:
+        known = {90.0: "the left–right mirror", 0.0: "the top–bottom mirror"}
+        return f"{known.get(one.angle, f'the mirror line at {one.angle:g}°')} {symbol}"
+    turns = group_words(f"C({count})").rpartition(" (")[0]
+    lines = [f"{one.angle + 180 * k / count:g}°" for k in range(count)]
+    return f"{turns} and the mirror lines at {listed(lines)} {symbol}"
 
 
 def presence_words(found: Sequence[Presence], verdicts: Sequence[str]) -> list[str]:
@@ -62,6 +85,8 @@ def presence_words(found: Sequence[Presence], verdicts: Sequence[str]) -> list[s
 
 
 def _name(one: Presence) -> str:
+    if isinstance(one.group, Subgroup):
+        return subgroup_words(one.group)
     name = one.group.name
     if one.angle is None or name not in ("D(1)", "D1"):
         return group_words(name)

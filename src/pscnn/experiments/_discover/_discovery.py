@@ -113,6 +113,21 @@ class Discovery:
         gaps = self._differences([(judged[kind], judged["kept"]) for kind in ("p-scnn", "cnn") if kind in judged])
         return max((gap for gap in gaps if gap.low > TOLERANCE), key=lambda gap: gap.mean, default=None)
 
+    @property
+    def score_to_beat(self) -> float:
+        """Mean score of a constant answer on the examples on which networks of the table are judged."""
+        return self.constant if self.table_constant is None else self.table_constant
+
+    @property
+    def useful(self) -> bool:
+        """Whether the recommended network is better than a constant answer for sure."""
+        best = self.recommended
+        if best is None or len(best.validation) < 2:
+            return False
+        gaps: Array = np.subtract([best.validation], self.score_to_beat)
+        means, half = intervals(gaps, np.zeros((1, gaps.shape[1])), binary=not self.about.regression)
+        return bool(means[0] > half[0])
+
     def _differences(self, pairs: list[tuple[Network, Network]]) -> list[Difference]:
         """Of the first to the second ones; the intervals cover all of them at the same time."""
         if not pairs or len(pairs[0][0].validation) < 2:

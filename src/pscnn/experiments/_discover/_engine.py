@@ -34,7 +34,7 @@ from pscnn.experiments._discover._networks import (
     write_row,
 )
 from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
-from pscnn.experiments._discover._poses import find_poses, folds, read_poses, write_poses
+from pscnn.experiments._discover._poses import asked, find_poses, folds, read_poses, write_poses
 from pscnn.experiments._discover._prepare import beside, is_prepared, prepared_file
 from pscnn.experiments._discover._subgroups import Subgroup, between, candidates, likely_mirrors, scouts
 from pscnn.experiments._discover._verdict import BROKEN, FEWEST, KEPT, UNCLEAR, Comparison, compare
@@ -212,6 +212,7 @@ def _steps(work: _Work, found: Discovery, bandlimit: int, width: float | None) -
             subgroups = list(dict.fromkeys(one for some, _ in collected for one in some))
             work.say(f"not clear yet: {', '.join(str(one.subgroup) for one in unclear)}; once more with other networks")
     settings = settings_of(work.path, work.group.name, found.kept or found.guess, width, bandlimit)
+    found = _asked_of_kept(work, found)
     found = replace(found, table_constant=constant_score(work.path))
     for network in _networks(work, settings, found):
         table = sorted([*found.networks, network], key=lambda one: list(LABELS).index(one.kind))
@@ -237,7 +238,7 @@ def _look(work: _Work) -> tuple[list[Subgroup], list[Presence]]:
     """
     work.say("testing whether the examples come turned and mirrored, looking for mirror lines")
     seconds = max(1.0, work.clock.each(_plan.SCOUT, 1 if work.pool is not None else 2) - _plan.START)
-    jobs = [Job("poses.json", find_poses, (work.path, work.group.name, 0.8 * seconds), read_poses, write_poses)]
+    jobs = [_poses_job("poses.json", work, asked(work.group), 0.8 * seconds)]
     tried = scouts(work.group) if work.group == O2() else []
     if tried:
         jobs.append(_probe_job("scout.npz", work, tried, 0, 99, _plan.SCOUT_STEPS, seconds, held=False))
@@ -247,6 +248,20 @@ def _look(work: _Work) -> tuple[list[Subgroup], list[Presence]]:
         return [], found[0]
     angles = [tried[k].angle or 0.0 for k in lines]
     return likely_mirrors(angles, found[1].losses[lines], folds(found[0])), found[0]
+
+
+def _poses_job(name: str, work: _Work, subgroups: Sequence[Subgroup], seconds: float) -> Job:
+    return Job(name, find_poses, (work.path, work.group.name, subgroups, seconds), read_poses, write_poses)
+
+
+def _asked_of_kept(work: _Work, found: Discovery) -> Discovery:
+    """With the answer to whether examples come transformed by what is kept: who wants to augment by it asks that."""
+    kept = found.kept
+    if kept is None or kept.group.order == 1 or any(one.group == kept for one in found.presence):
+        return found
+    job = _poses_job(f"poses-{_digest(kept.to_json())}.json", work, [kept], max(1.0, work.clock.until(_plan.NETWORKS)))
+    ((_, more),) = results([job], work.done, work.pool)
+    return replace(found, presence=[*found.presence, *more])
 
 
 def _probe_job(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -132,18 +133,20 @@ def train_part(
     rng = np.random.default_rng([seed, part])
     with torch.random.fork_rng(()), contextlib.ExitStack() as stack:
         torch.manual_seed(1000 * seed + part)
-        kind = {"vectors": about.kind == "vectors", "dense": about.kind == "masks"}
-        probe = Probe(parse(group), subgroups, about.channels, about.shape, len(about.names), **kind)
+        dense = about.kind == "masks"  # whose pixels beside a smaller disk could not be told
+        share = 1.0 if dense or not about.content else min(about.content) / max(about.shape)
+        how: dict[str, Any] = {"vectors": about.kind == "vectors", "dense": dense, "share": share}
+        probe = Probe(parse(group), subgroups, about.channels, about.shape, len(about.names), **how)
         probe.to(device)
         if probe.trunk.is_smaller(x):  # before they are turned: that takes as long as they are large
             x = probe.trunk.averaged(x)
-            y = probe.on_grid(y).unflatten(1, probe.trunk.sides) if about.kind == "masks" else y
+            y = probe.on_grid(y).unflatten(1, probe.trunk.sides) if dense else y
         stack.enter_context(suitable_threads(probe))
         losses, done = _train(probe, x, y, train, target, _Units.of(about), rng, steps, seconds, batch_size, began)
         took = (time.monotonic() - began) / max(1, done)
         if not held:
             rows = rows[:0]
-        seen = probe.on_grid(y[train]) if about.kind == "masks" else y[train]
+        seen = probe.on_grid(y[train]) if dense else y[train]
         scores, constant = _scores(probe.eval(), x[rows], y[rows], seen, target, _Units.of(about), rng)
     return PartResult(rows, scores, constant, losses, done, took)
 

@@ -27,18 +27,21 @@ def asked(group: Group) -> list[Subgroup]:
     return within(group, some)
 
 
-def find_poses(path: Path, group: str, seconds: float) -> list[Presence]:
+def find_poses(path: Path, group: str, subgroups: Sequence[Subgroup], seconds: float) -> list[Presence]:
     """Test the examples of training and validation.
 
     Args:
         path: Prepared data.
         group: H.
+        subgroups: Which are tested.
         seconds: After which no further test begins.
     """
+    about = own.read_about(path)
     x, y = pooled(path)
-    classes = y if own.read_about(path).kind == "classes" else None
+    for axis, n in enumerate(about.content, 2):  # padding would tell how an example was turned
+        x = x.narrow(axis, (x.shape[axis] - n) // 2, n)
     with torch.random.fork_rng(()):
-        return presence(x, parse(group), asked(parse(group)), seconds=seconds, classes=classes)
+        return presence(x, parse(group), subgroups, seconds=seconds, classes=y if about.kind == "classes" else None)
 
 
 def presence_to_json(one: Presence) -> dict[str, Any]:

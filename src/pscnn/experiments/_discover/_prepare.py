@@ -21,18 +21,18 @@ def prepared_file(source: Any, folder: Path, **reading: Any) -> Path:
 
     Args:
         source: As for ``own.prepare``.
-        folder: Where; it is removed again if the data cannot be used and nothing else is in it.
+        folder: Where; what is made of it is removed again if the data cannot be used.
         reading: Options of ``own.prepare``.
     """
-    new = not folder.exists()
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     make_folder(folder, "--out", PscnnError)
     temporary = folder / f".data.{secrets.token_hex(4)}.npz"
     try:
         own.prepare(source, temporary, **reading)
     except PscnnError:
-        if new:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        with contextlib.suppress(OSError):
+            for place in new:
+                place.rmdir()
         raise
     digest = hashlib.sha256()
     with np.load(temporary) as arrays:

@@ -155,13 +155,17 @@ def _disk(sides: Sequence[int]) -> Tensor:
     return ((max(sides) / 2 - _distance(sides)) / 1.5 + 0.5).clamp(0, 1)
 
 
-def without_frame(x: Tensor) -> Tensor:
+def without_frame(x: Tensor, share: float = 1.0) -> Tensor:
     """What lies in the largest disk of examples (B, C, …); towards its rim and beyond, the mean along the rim.
 
     The mean along the frame would not do: it may depend on how what is in it lies to the frame.
+
+    Args:
+        x: Examples.
+        share: Of the diameter of the largest disk; less where padding could be seen in it.
     """
     sides = x.shape[2:]
-    inside = ((max(sides) / 2 - 0.5 - _distance(sides).to(x)) / RIM).clamp(0, 1)
+    inside = ((share * max(sides) / 2 - 0.5 - _distance(sides).to(x)) / RIM).clamp(0, 1)
     rim = ((inside > 0) & (inside < 1)).to(x)
     mean = (x * rim).sum(tuple(range(2, x.ndim)), keepdim=True) / rim.sum()
     return mean + (x - mean) * inside
@@ -186,6 +190,7 @@ class Probe(tnn.Module):
         outputs: Numbers that every end gives.
         vectors: Whether these are the components of vectors, which turn with the example.
         dense: Whether they belong to pixels, which move with the example.
+        share: Of the largest disk's diameter, how much of it is looked at.
     """
 
     def __init__(
@@ -198,9 +203,10 @@ class Probe(tnn.Module):
         *,
         vectors: bool = False,
         dense: bool = False,
+        share: float = 1.0,
     ) -> None:
         super().__init__()
-        self.group, self.subgroups, self.vectors = group, list(subgroups), vectors
+        self.group, self.subgroups, self.vectors, self.share = group, list(subgroups), vectors, share
         self.trunk = Trunk(group, channels, shape, dense)
         count, inputs = len(self.subgroups), (3 if dense else 2) * self.trunk.features.size
         self.first = tnn.Parameter(torch.randn(count, inputs, HIDDEN) / math.sqrt(inputs))
@@ -222,7 +228,7 @@ class Probe(tnn.Module):
     def features(self, x: Tensor, shifts: Tensor, rng: np.random.Generator) -> Tensor:
         """ρ(g)⁻¹ v(g·x) for a random g for every example, (B, 2, size)."""
         elements = self.group.sample(len(x), int(rng.integers(2**31)))
-        turned = self.trunk(transform(without_frame(x), torch.as_tensor(elements), shifts))
+        turned = self.trunk(transform(without_frame(x, self.share), torch.as_tensor(elements), shifts))
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         return torch.einsum("bij,bcj->bci", back, turned)
 
@@ -239,7 +245,7 @@ class Probe(tnn.Module):
             rng: Of the elements.
         """
         elements = self.group.sample(len(x), int(rng.integers(2**31)))
-        turned = self.trunk(transform(without_frame(x), torch.as_tensor(elements), shifts), places)
+        turned = self.trunk(transform(without_frame(x, self.share), torch.as_tensor(elements), shifts), places)
         back = torch.as_tensor(self.trunk.features.matrix(elements.transpose(0, 2, 1))).to(turned)
         features = torch.einsum("bij,bpcj->bpci", back, turned)
         said = self.ends(features.flatten(0, 1), rng).unflatten(1, features.shape[:2]).movedim(-1, 2)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import fx, nn
 
 from pscnn._memory import TooLargeError
-from pscnn.groups import Group, Representation, direct_sum
+from pscnn.groups import Group, Representation, direct_sum, parse
 from pscnn.likelihood import Likelihood
 from pscnn.measures import Measure
 from pscnn.nn._convert import _convolutions, _functions, _layers, _norms, _products
@@ -82,7 +82,7 @@ def kind_of(node: fx.Node, module: nn.Module | None) -> Kind:
 
 def convert(
     model: nn.Module,
-    group: Group,
+    group: Group | str,
     bandlimit: int = 2,
     *,
     weights: Literal["new", "keep"] = "new",
@@ -113,7 +113,7 @@ def convert(
 
     Args:
         model: A CNN that ``torch.fx`` can trace; it is not changed.
-        group: H, acting on the plane for 2D networks and on space for 3D ones.
+        group: H, or its name, acting on the plane for 2D networks and on space for 3D ones.
         bandlimit: L of the densities.
         weights: "new" for steerable layers that start anew, "keep" for the model's own kernels between scalars; then
             the following six have no meaning.
@@ -162,6 +162,7 @@ def convert(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"convert: model must be a torch.nn.Module, got {model!r}")
+    group = parse(group) if isinstance(group, str) else group
     if not isinstance(group, Group):
         raise TypeError(f"convert: group must be a group such as O2(), got {group!r}")
     if fields not in ("irreps", "functions", "regular"):
