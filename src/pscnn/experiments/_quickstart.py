@@ -50,15 +50,15 @@ def quickstart_networks(**settings: Any) -> dict[str, DoubleDigitSettings]:
 
 
 def _networks() -> dict[str, DoubleDigitSettings]:
-    ours = DoubleDigitSettings(**SETTINGS)
-    gated = replace(ours, nonlinearity="gated")
+    base = DoubleDigitSettings(**SETTINGS)
+    gated = replace(base, nonlinearity="gated")
     return {
         "cnn": replace(gated, method="cnn", width=0.2),
-        "cnn-equal": replace(gated, method="cnn", width=equal_width(ours), lr=0.01),
+        "cnn-equal": replace(gated, method="cnn", width=equal_width(base), lr=0.01),
         "twin": replace(gated, method="twin", width=0.125),  # slightly more weights; with Fourier fields it is worse
-        "scnn": replace(ours, method="scnn"),
-        "p-scnn": ours,
-        GATES: replace(gated, width=0.2, lr=0.01),
+        "scnn": replace(base, method="scnn"),
+        "p-scnn": replace(base, uniform_first=True),  # or the densities of the first layers drift
+        GATES: replace(gated, width=0.2, lr=0.01, uniform_first=True),
     }
 
 
