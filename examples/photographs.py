@@ -8,7 +8,7 @@ images, while the KL term draws its kernels towards symmetry. Run it with
 
     python examples/photographs.py
 
-It takes about half a minute on two CPU cores and leaves a picture, photographs.png. The two photographs come with
+It takes a quarter of a minute on a CPU and leaves a picture, photographs.png. The two photographs come with
 scikit-learn.
 """
 

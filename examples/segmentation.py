@@ -9,7 +9,7 @@ Run it with
 
     python examples/segmentation.py
 
-It takes about a minute on two CPU cores and leaves a picture, segmentation.png.
+It takes half a minute on a CPU and leaves a picture, segmentation.png.
 """
 
 import sys

@@ -11,14 +11,16 @@ import pytest
 import torch
 
 import pscnn
-from pscnn import FieldType, Likelihood, models, nn, testing
+from pscnn import FieldType, Likelihood, PscnnError, models, nn, testing
 from pscnn._memory import TooLargeError
+from pscnn.data import own
 from pscnn.groups import O2, SO3, C, D, rotation
 
 H = O2()
 GREY, VECTORS = FieldType(H, [H.trivial]), FieldType(H, [H.irrep(1, 1)])
 CNN = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 3))
 WIDE = FieldType(H, 3000 * [H.trivial])
+NO_BATCHES: list[Any] = [None, 5, {}, np.zeros((2, 1, 9, 9)), torch.zeros(2, 1, 9, 9, dtype=torch.complex64)]
 
 
 def small(**options: Any) -> torch.nn.Module:
@@ -211,6 +213,27 @@ def conv() -> nn.Conv2d:
         (lambda: models.build("flow", layers=0), ValueError, "layers must be a whole number of 1 or more, got 0"),
         (lambda: models.build("own", shape=5), ValueError, r"acts on 2 axes, got images of shape \(5,\)"),
         (lambda: pscnn.layer_errors(None, torch.zeros(1), np.eye(2)), TypeError, "got None"),  # type: ignore[arg-type]
+        *(
+            (lambda call=call, x=x: call(x), TypeError, "must be a torch.Tensor of real numbers, got ")
+            for x in NO_BATCHES
+            for call in (
+                lambda x: pscnn.layer_errors(conv(), x, np.eye(2)[None]),
+                lambda x: pscnn.equivariance_error(conv(), x, np.eye(2)[None]),
+                lambda x: pscnn.testing.assert_equivariant(conv(), x, np.eye(2)[None]),
+                lambda x: pscnn.experiments.curve(CNN, x, torch.zeros(2), H),
+                lambda x: pscnn.experiments.presence(x, H, [H]),
+                lambda x: pscnn.measure(CNN, D(4), [x]),  # type: ignore[arg-type]
+            )
+        ),
+        (lambda: pscnn.report.html_report([]), PscnnError, "give the folders of one or more runs"),
+        *(
+            (lambda out=out: own.prepare(([], []), out), PscnnError, "out must be the path of the file to write, got ")
+            for out in ("", ".", None, 5)
+        ),
+        *(
+            (lambda kernel=kernel: nn.equivariant_part(kernel, GREY, GREY), ValueError, "output channels and equal sid")
+            for kernel in (torch.zeros(1, 1, 3, 5), torch.zeros(2, 1, 3, 3), torch.zeros(1, 1, 3))
+        ),
         (lambda: small(width=-1), ValueError, "width must be positive and finite, got -1"),
         (lambda: small(width=float("nan")), ValueError, "width must be positive and finite, got nan"),
         (lambda: small(classes=0), ValueError, "classes must be a whole number of 1 or more, got 0"),

@@ -13,14 +13,15 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is written out
     try:
         from pscnn.cli import app
+
+        app()
     except ImportError as error:
         if error.name in ("typer", "rich", "click"):
             sys.exit(f"The command line needs {error.name}, which is not installed: pip install 'pscnn[training]'")
         raise
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # before or between the commands, which say more
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    app()
 
 
 if __name__ == "__main__":

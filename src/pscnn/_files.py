@@ -100,19 +100,39 @@ def plain_file(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, new: bool = False) -> Iterator[Path]:
     """A new file beside another one, which takes its place in the end: an interruption never leaves half of it.
 
     It is made here and under a name that nobody foresees: a link that lies in a received folder is not followed.
+
+    Args:
+        path: The file.
+        new: Whether it must not be there, also not since this began: then it is left as it is, and an error raised.
     """
     partial = _beside(path)
     try:
         partial.open("xb").close()
         yield partial
-        os.replace(partial, path)
+        if new:
+            _put_new(partial, path)
+        else:
+            os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def _put_new(partial: Path, path: Path) -> None:
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        raise
+    except OSError:  # where files have one name only
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
+        os.replace(partial, path)
+    else:
+        partial.unlink()
 
 
 def _beside(path: Path) -> Path:
@@ -134,9 +154,15 @@ def check_place(path: Path) -> None:
     partial.unlink()
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, whole or not at all; of names that are no Unicode the bytes are written out."""
-    with written_whole(path) as partial:
+def write_whole(path: Path, content: str | bytes, *, new: bool = False) -> None:
+    """Write a file, whole or not at all; of names that are no Unicode the bytes are written out.
+
+    Args:
+        path: The file.
+        content: What is in it.
+        new: As for ``written_whole``.
+    """
+    with written_whole(path, new=new) as partial:
         partial.write_bytes(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 

@@ -29,7 +29,8 @@ def duration(seconds: float) -> str:
         ((seconds / length, unit) for length, unit in ((1, "s"), (60, "min")) if seconds < 90 * length),
         (seconds / 3600, "h"),
     )
-    return f"{number:.{0 if number >= 9.95 else 1}f}".removesuffix(".0") + f" {unit}"
+    text = f"{number:.{0 if number >= 9.95 else 1}f}"
+    return f"{text if unit == 's' else text.removesuffix('.0')} {unit}"
 
 
 def aligned(table: Sequence[Sequence[str]], sides: str) -> list[str]:

@@ -239,6 +239,38 @@ def test_interrupted_predictions_are_kept(run: Path, tmp_path: Path, monkeypatch
     assert [answer["file"] for answer in json.loads(done.stdout)] == ["a.png"]
 
 
+def test_predictions_that_nobody_reads_are_kept(run: Path, tmp_path: Path) -> None:
+    for k in range(3):
+        Image.fromarray(np.full((28, 28), k, np.uint8)).save(tmp_path / f"{k}.png")
+    words = [sys.executable, "-m", "pscnn", "predict", str(run), str(tmp_path), "--out", str(tmp_path / "answers.csv")]
+    unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=unbuffered) as it:
+        assert it.stdout is not None
+        it.stdout.close()
+        assert it.wait(timeout=300) == 141
+        assert it.stderr is not None
+        assert b"Traceback" not in it.stderr.read()
+    assert (tmp_path / "answers.csv").read_text().startswith("file,class,probability\n")
+
+
+@pytest.mark.parametrize("module", ["typer", "numpy.linalg", "numpy._core", "pscnn.cli._own"])
+def test_an_interruption_while_modules_are_imported_gets_a_word(module: str, run: Path) -> None:
+    code = (
+        "import importlib.abc, os, signal, sys\n"
+        "class Interrupt(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            sys.meta_path.remove(self)\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from pscnn.__main__ import main\n"
+        f"sys.argv = ['pscnn', 'inspect', {str(run)!r}]\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 @pytest.mark.parametrize(
     "content", [b"\x80\x04", b"[]", b"{}", b'{"versions": 3}', b'{"versions": {"pscnn": 1}, "git": 2}']
 )

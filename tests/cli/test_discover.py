@@ -145,6 +145,24 @@ def test_prepared_data_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest
     result = CliRunner().invoke(app, ["discover", str(path), "--size", "20"])
     assert result.exit_code == 2
     assert "is prepared already: --size would have no effect" in result.output
+    assert "--split-seed would have" in CliRunner().invoke(app, ["discover", str(path), "--split-seed", "0"]).output
+
+
+def test_the_folder_of_an_answer_is_called_after_the_data_and_not_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = pictures(tmp_path / "sky")
+    monkeypatch.chdir(source / "above")
+    assert experiments.folder_of("../../sky.csv", None) == Path("discover") / "sky"
+    assert experiments.folder_of((np.zeros(3), np.zeros(3)), None) == Path("discover") / "data"
+    for words in (["..", "--minutes", "1"], [str(source), "--out", str(source / "answer")], ["..", "--out", "."]):
+        result = CliRunner().invoke(app, ["discover", *words])
+        assert result.exit_code == 1
+        assert "is a folder within the data" in " ".join(result.output.split())
+    assert {path.name for path in source.iterdir()} == {"above", "below"}
+    assert not (source / "above" / "discover").exists()
+    monkeypatch.chdir(tmp_path)
+    assert experiments.folder_of("sky/above/..", None) == Path("discover") / "sky"
 
 
 def test_data_that_cannot_be_used_are_refused_before_anything_is_trained(tmp_path: Path) -> None:

@@ -96,6 +96,9 @@ def test_a_picture_shows_every_task(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     with Image.open(tmp_path / "tasks.png") as picture:
         assert picture.size == (110 + 12 * 44, 2 * 46)
+    again = benchmark("--picture", str(tmp_path / "tasks.png"), "--only", "bars")
+    assert "tasks.png exists; choose another file with --picture" in again.stderr
+    assert benchmark("--seed", str(2**64)).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,49 @@ def test_the_order_of_bytes_changes_nothing(tmp_path: Path) -> None:
     sources: list[Any] = [few, many, tmp_path / "a.npz", [(scan, "ab"[k % 2]) for k in range(10)]]
     for source in sources:
         assert own.prepare(source, tmp_path / "prepared.npz").high == image.max() / np.float32(65535)
+
+
+def test_white_is_zero_in_some_scans(tmp_path: Path) -> None:
+    about = own.About((10, 12), 1, ("a", "b"), "classes", 0.0, 1.0)
+    for kind in (np.uint8, np.uint16):
+        image = RNG.integers(0, np.iinfo(kind).max, (10, 12)).astype(kind)
+        Image.fromarray(image).save(tmp_path / "usual.tif")
+        written_so = image if kind is np.uint8 else np.iinfo(kind).max - image  # 8 bits Pillow turns round on writing
+        Image.fromarray(written_so).save(tmp_path / "white.tif", tiffinfo={262: 0})
+        one, other = (own.read_example(tmp_path / f"{name}.tif", about) for name in ("usual", "white"))
+        with Image.open(tmp_path / "white.tif") as written:
+            assert getattr(written, "tag_v2")[262] == 0  # noqa: B009 (only these images have it)
+        assert torch.equal(one, other)
+
+
+def test_what_is_missing_of_a_scan_is_not_black(tmp_path: Path) -> None:
+    Image.fromarray(RNG.integers(0, 255, (16, 16), dtype=np.uint8)).save(tmp_path / "a.tif")
+    data = bytearray((tmp_path / "a.tif").read_bytes())
+    start = int.from_bytes(data[4:8], "little")
+    count = int.from_bytes(data[start : start + 2], "little")
+    entries = [start + 2 + 12 * k for k in range(count)]
+    (height,) = (place for place in entries if int.from_bytes(data[place : place + 2], "little") == 257)
+    for rows in (100, 2**23):
+        data[height + 8 : height + 12] = rows.to_bytes(4, "little")
+        (tmp_path / "b.tif").write_bytes(data)
+        about = own.About((16, 16), 1, ("a", "b"), "classes", 0.0, 1.0)
+        with pytest.raises(DataError, match=r"b.tif is damaged or not an image \(.*\)"):
+            own.read_example(tmp_path / "b.tif", about)
+
+
+def test_damaged_scans_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    about = own.About((16, 16), 1, ("a", "b"), "classes", 0.0, 1.0)
+    scans = [Image.fromarray(RNG.integers(0, 255, (16, 16), dtype=np.uint8)) for _ in range(2)]
+    scans[0].save(tmp_path / "a.tif", save_all=True, append_images=scans[1:])
+    whole = (tmp_path / "a.tif").read_bytes()
+    for k in range(300):
+        data = bytearray(whole)
+        for place in RNG.integers(0, len(data), 1 + k % 4):
+            data[place] = RNG.integers(256)
+        (tmp_path / "b.tif").write_bytes(data)
+        with contextlib.suppress(DataError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Pillow, about what it does not understand
+            own.read_example(tmp_path / "b.tif", about)
 
 
 def test_any_number_of_channels_if_it_is_said(tmp_path: Path) -> None:

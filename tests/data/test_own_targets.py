@@ -112,6 +112,25 @@ def test_numbers_far_from_zero_are_measured_in_their_deviation(tmp_path: Path) -
             prepare(arrays(tmp_path, images=images, labels=labels), tmp_path)
 
 
+def test_numbers_of_which_single_precision_keeps_little_are_refused(tmp_path: Path) -> None:
+    images = RNG.integers(0, 255, (40, 8, 8), dtype=np.uint8)
+    fine, coarse = RNG.normal(size=40), 1e7 + RNG.normal(size=40)
+    for labels, name in ((coarse, "target 1"), (np.stack([fine, 100 * coarse], 1), "target 2")):
+        with pytest.raises(DataError, match=f"'{name}' differs by .* about .*: subtract .* first"):
+            prepare(arrays(tmp_path, images=images, labels=labels), tmp_path, target="numbers")
+    prepare(arrays(tmp_path, images=images, labels=1e-30 * fine), tmp_path, target="numbers")
+
+
+def test_columns_that_predictions_could_not_tell_apart_are_refused(tmp_path: Path) -> None:
+    for k in range(12):
+        np.save(tmp_path / f"{k}.npy", RNG.random((8, 8)))
+    for heading, message in (("path,a, a", "the column 'a' occurs twice"), ("path,x,file", "give this target another")):
+        rows = [heading, *(f"{k}.npy,{k / 7},{k / 3}" for k in range(12))]
+        (tmp_path / "table.csv").write_text("\n".join(rows))
+        with pytest.raises(DataError, match=message):
+            prepare(tmp_path / "table.csv", tmp_path)
+
+
 def masks_of(images: np.ndarray) -> np.ndarray:
     return np.where(images > 100, 255, 0).astype(np.uint8)
 

@@ -672,6 +672,9 @@ def test_runs_of_a_received_discovery_lie_in_its_folder(tmp_path: Path) -> None:
         ("networks", "validation", []),
         ("networks", "run", 7),
         ("networks", "kind", "rnn"),
+        (None, "group", "C(1000000)"),
+        (None, "group", "SO(3)"),
+        (None, "group", "five"),
         ("presence", "low", None),
         ("presence", "present", "yes"),
     ],
@@ -708,6 +711,9 @@ def _again() -> str:
         ("part.npz", {"rows": np.zeros(4)}),
         ("part.npz", {"steps": np.inf}),
         ("part.npz", {"losses": np.zeros(7)}),
+        ("part.npz", {"losses": np.zeros(2).astype("U5")}),
+        ("part.npz", {"constant": np.zeros(4).astype("U5")}),
+        ("part.npz", {"rows": np.zeros(4, np.int64)}),
     ],
 )
 def test_steps_of_a_received_discovery_that_lie_are_done_again(name: str, content: Any, tmp_path: Path) -> None:
@@ -730,6 +736,66 @@ def test_steps_of_a_received_discovery_that_lie_are_done_again(name: str, conten
     job = _jobs.Job(name, _again, (), read, lambda result, file: written.append(result))
     assert [*_jobs.results([job], tmp_path, None)] == [(0, "done again")]
     assert written == ["done again"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_networks_of_a_received_discovery_that_lie_are_trained_again(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"minutes": 0.1, "out": tmp_path, "workers": 1, "accelerator": "cpu", "say": print}
+    found = pscnn.discover(sky(60), **how)
+    (done,) = (tmp_path / "steps").iterdir()
+    lies: list[dict[str, Any]] = [{"kind": "foo"}, {"validation": [1, 0]}, {"validation": []}, {"run": "../elsewhere"}]
+    for changes in lies:
+        (done / "discovery.json").unlink()
+        (row,) = done.glob("network-cnn-*.json")
+        row.write_text(json.dumps(json.loads(row.read_text()) | changes))
+        again = pscnn.discover(sky(60), **how)
+        assert [one.kind for one in again.networks] == [one.kind for one in found.networks]
+        assert {one.run.split("/")[0] for one in again.networks} == {"own"}
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_answer_is_there_until_another_one_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {"minutes": 0.1, "out": tmp_path, "workers": 1, "accelerator": "cpu", "say": print}
+    pscnn.discover(sky(60), **how)
+    before = (tmp_path / "discovery.json").read_text()
+    with pytest.raises(RunError, match="no GPU is available"):
+        pscnn.discover(sky(60), **how | {"minutes": 0.2, "accelerator": "gpu"})
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_engine, "train_part", interrupted)
+    assert not pscnn.discover(sky(60), **how | {"minutes": 0.2}).networks
+    assert (tmp_path / "discovery.json").read_text() == before
+    none = tmp_path / "none"
+    pscnn.discover(sky(60), **how | {"out": none})
+    assert not Discovery.read(none).networks  # better than nothing
+
+
+def test_prepared_data_are_told_apart_by_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Path] = []
+
+    def asked(work: _engine._Work, found: Discovery, *_: Any) -> Iterator[Discovery]:
+        seen.append(work.path)
+        yield found
+
+    monkeypatch.setattr(_engine, "_steps", asked)
+    images, labels = sky(60)
+    out, mine = tmp_path / "out", tmp_path / "data-mine.npz"
+    for wanted in (labels, 1 - labels):
+        own.prepare((images, wanted), mine)
+        pscnn.discover(mine, out=out, workers=1, say=print)
+    assert seen[0] != seen[1]
+    assert [path.parent for path in seen] == [out, out]
+    whole = seen[1].read_bytes()
+    seen[1].write_bytes(whole[:-100])  # a copy that was damaged since
+    pscnn.discover(mine, out=out, workers=1, minutes=3, say=print)
+    assert seen[2] == seen[1]
+    assert own.read_about(seen[1]).counts == own.read_about(mine).counts
+    mine.write_bytes(whole[:-100])
+    with pytest.raises(pscnn.PscnnError, match=r"data-mine\.npz"):
+        pscnn.discover(mine, out=tmp_path / "new", workers=1, say=print)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_part_is_not_written_through_a_link(tmp_path: Path) -> None:

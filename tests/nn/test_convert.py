@@ -242,6 +242,25 @@ def test_layers_become_what_they_should() -> None:
     assert "invariant" not in dict(own.named_modules())  # the last convolution makes scalars already
 
 
+def test_a_constant_of_the_forward_is_taken_or_named() -> None:
+    class WithConstant(tnn.Module):
+        def __init__(self, use: Callable[[Tensor], Tensor]) -> None:
+            super().__init__()
+            self.conv, self.use = tnn.Conv2d(1, 8, 3, padding=1), use
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.use(self.conv(x)).mean((2, 3))
+
+    half = nn.convert(WithConstant(lambda y: y * torch.tensor(0.5)), "O(2)").eval()
+    assert half(torch.randn(2, 1, 9, 9)).shape == (2, 8)
+    for use, message in (
+        (lambda y: torch.cat([y, torch.zeros(1, 8, 9, 9)], 1), "concatenates features with something that does not"),
+        (lambda y: torch.zeros(()) + y, "adds something that does not transform"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.convert(WithConstant(use), O2())
+
+
 def test_the_head_is_kept() -> None:
     plain = Functional().eval()
     model = nn.convert(plain, C(4))

@@ -46,7 +46,7 @@ def test_a_uniform_density_is_a_line_below_the_edge_of_its_panel() -> None:
 
 def test_chart_has_one_line_per_density() -> None:
     lines = density_chart(stack(random_likelihood(O2()), random_likelihood(O2()))).splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert "█" in lines[1] + lines[2]
     assert "no learnt" in density_chart(torch.nn.Linear(1, 1))
 

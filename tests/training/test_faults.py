@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import random
@@ -23,6 +24,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pscnn import training
+from pscnn._files import write_whole, written_whole
 from pscnn.cli import app
 
 KILLS = int(os.environ.get("PSCNN_KILLS", "5"))
@@ -75,16 +77,16 @@ def kill_and_continue(root: Path, count: int) -> None:
 def full_disk(monkeypatch: pytest.MonkeyPatch, after: int | None) -> Iterator[list[str]]:
     """Within it the disk is full from the nth file on that would be put in its place; which those are."""
     written: list[str] = []
-    replace = os.replace
 
-    def full(source: Any, target: Any) -> None:
+    def full(put: Any, source: Any, target: Any) -> None:
         written.append(Path(target).name)
         if after is not None and len(written) > after:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-        replace(source, target)
+        put(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
+        for name in ("replace", "link"):
+            patch.setattr(os, name, functools.partial(full, getattr(os, name)))
         yield written
 
 
@@ -122,6 +124,28 @@ def test_commands_on_a_full_disk_leave_what_was_there(tmp_path: Path, monkeypatc
             assert done.exit_code == 1
             assert "No space left on device" in " ".join(done.output.split())
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_that_write_a_new_file_the_first_wins(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")  # as where files have one name only
+
+    if not links:
+        monkeypatch.setattr(os, "link", none)
+    path = tmp_path / "answers.csv"
+
+    def second() -> None:
+        with written_whole(path, new=True) as partial:
+            partial.write_text("second")
+            write_whole(path, "first", new=True)
+
+    with pytest.raises(FileExistsError):
+        second()
+    assert path.read_text() == "first"
+    assert [file.name for file in tmp_path.iterdir()] == ["answers.csv"]
 
 
 def test_a_network_is_not_exported_to_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

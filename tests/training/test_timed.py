@@ -69,6 +69,14 @@ def test_what_a_training_for_a_time_does_not_do_is_refused(settings: OwnSettings
             training.train_for(1, replace(settings, **changes), training.Store(tmp_path), accelerator="cpu")
 
 
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "1"])
+def test_a_time_is_positive(seconds: Any, settings: OwnSettings, tmp_path: Path) -> None:
+    with pytest.raises(training.ConfigError, match="seconds must be a positive number, got"):
+        training.train_for(seconds, settings, training.Store(tmp_path), accelerator="cpu")
+    with pytest.raises(training.RunError, match="accelerator must be auto, cpu or gpu, got 'x'"):
+        training.train_for(1, settings, training.Store(tmp_path), accelerator="x")
+
+
 def test_half_precision_is_that_of_training_too(settings: OwnSettings, tmp_path: Path) -> None:
     seen = set()
 

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,10 @@ class _Terminal(Console):
         unicode = text.encode(errors="backslashreplace").decode()  # names of files may have other bytes
         return super().render_str(unicode.translate(CONTROLS), **how)
 
+    def on_broken_pipe(self) -> None:
+        """Left to ``command``: what was not said may still have to be written to a file."""
+        raise
+
 
 console = _Terminal()
 errors = _Terminal(stderr=True)
@@ -57,6 +62,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
+            _import_numpy()
             return function(*args, **kwargs)
         except KeyboardInterrupt:
             errors.print("interrupted", style="yellow")
@@ -76,6 +82,19 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             )
 
     return wrapped
+
+
+def _import_numpy() -> None:
+    """Before torch does, which takes an interruption meanwhile for a numpy that is not there, and goes on."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM}) if _HAS_MASKS else None
+    try:
+        import numpy  # noqa: F401
+    finally:
+        if held is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+_HAS_MASKS = hasattr(signal, "pthread_sigmask")
 
 
 def say(text: str, end: str = "\n") -> None:
@@ -99,12 +118,12 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
-def check_new(out: Path | None) -> None:
+def check_new(out: Path | None, option: str = "--out") -> None:
     """Refuse a file that is there or cannot be written, before the work whose results it is for."""
     if out is None:
         return
     if out.exists():
-        fail(f"{out} exists; choose another file with --out")
+        fail(f"{out} exists; choose another file with {option}")
     with reported(f"cannot write {out}", PscnnError):
         check_place(out)
 

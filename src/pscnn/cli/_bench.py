@@ -93,7 +93,7 @@ def bench(
     say(f"median [range] of {rounds} timings on {machine['device']}")
     if out is not None:
         with reported(f"cannot write {out}", PscnnError):
-            write_whole(out, json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+            write_whole(out, json.dumps({"machine": machine, "results": results}, indent=1) + "\n", new=True)
 
 
 @app.command("benchmark-symmetry")

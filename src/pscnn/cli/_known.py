@@ -8,7 +8,7 @@ from rich.table import Table
 
 from pscnn import PscnnError
 from pscnn._files import make_folder
-from pscnn.cli._app import app, command, complain, console, fail, progress_bar, say
+from pscnn.cli._app import app, check_new, command, complain, console, fail, progress_bar, say
 
 
 @app.command("benchmark-discover")
@@ -16,7 +16,7 @@ from pscnn.cli._app import app, command, complain, console, fail, progress_bar, 
 def benchmark_discover(
     only: Annotated[list[str] | None, typer.Option(help="Only this task; can be repeated.")] = None,
     minutes: Annotated[float, typer.Option(min=0.1, max=10**6, help="Time budget for each task.")] = 5.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the examples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the examples.")] = 0,
     workers: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Networks trained at once; one per core.")
     ] = None,
@@ -39,6 +39,7 @@ def benchmark_discover(
         fail(f"unknown format {form!r}: use one of {', '.join(report.FORMATS)}")
     names = [name for name in TASKS if not only or name in only]
     if picture is not None:
+        check_new(picture, "--picture")
         say(f"written: {report.draw_known(names, picture, seed)}")
         return
     if known is not None and not known.exists():

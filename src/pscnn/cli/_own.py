@@ -42,7 +42,7 @@ def discover(
     width: Annotated[
         float | None, typer.Option(min=0.01, max=100, help="Width of the networks; 0.25 for images, 1 for volumes.")
     ] = None,
-    split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split, if the data have none.")] = 0,
+    split_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the split, if the data have none; 0.")] = None,
     target: Annotated[
         str | None, typer.Option(help="What targets are: classes, labels, numbers, vectors or masks; as they look.")
     ] = None,
@@ -67,18 +67,19 @@ def discover(
     path = data
     if experiments.is_prepared(data):
         given = {"--size": size, "--target": target, "--dimension": dimension, "--square": square}
+        given["--split-seed"] = split_seed
         without = [name for name, value in given.items() if value is not None]
         if without:
             fail(f"{data} is prepared already: {without[0]} would have no effect", 2)
     else:
-        out = out or Path("discover") / data.stem
+        out = experiments.folder_of(data, out)
         with progress_bar(transient=True) as progress:
             bar = progress.add_task("reading", total=None)
             path = experiments.prepared_file(
                 data,
                 out,
                 size=size,
-                seed=split_seed,
+                seed=split_seed or 0,
                 target=target,
                 dimension=dimension,
                 square=square if square is not None else group is None or own.has_quarter_turns(group),
@@ -124,7 +125,8 @@ def _describe(path: Path) -> None:
     say(f"{'targets' if about.regression or about.kind == 'labels' else 'classes'}: {shown}")
     for note in about.notes:
         say(note)
-    say(f"how the examples were read: {path.parent / 'examples.png'}")
+    if (path.parent / "examples.png").exists():
+        say(f"how the examples were read: {path.parent / 'examples.png'}")
 
 
 @app.command()
@@ -153,25 +155,28 @@ def predict(
             if not as_json:
                 said = ", ".join(v if isinstance(v, str) else f"{v:.4g}" for v in answer.values())
                 say(f"{file}: {said}")
+    except OSError:  # nobody reads what is printed, or it has no room
+        _write_answers(rows, out, as_json=False)
+        raise
     except KeyboardInterrupt:
         _write_answers(rows, out, as_json)
         where = f": what the network says of them is in {out}" if out is not None and rows else ""
         fail(f"interrupted after {len(rows)} files{where}", 130)
     _write_answers(rows, out, as_json)
     if refused or not rows:
-        fail(f"{refused} files could not be read" if refused else "no files to read")
+        fail(f"no answer to {refused} files" if refused else "no files to read")
 
 
 def _write_answers(rows: list[dict[str, Any]], out: Path | None, as_json: bool) -> None:
-    if as_json:
-        say_json(rows)
     if out is not None and rows:
         buffer = io.StringIO(newline="")
         writer = csv.DictWriter(buffer, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
         with reported(f"cannot write {out}", PscnnError):
-            write_whole(out, buffer.getvalue())
+            write_whole(out, buffer.getvalue(), new=True)
+    if as_json:
+        say_json(rows)
 
 
 @app.command()

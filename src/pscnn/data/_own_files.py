@@ -156,8 +156,10 @@ def _open_image(path: Path, read: Any) -> AnyArray:
             return found
     except PermissionError:
         raise DataError(f"{path} may not be read") from None
-    except (OSError, ValueError, SyntaxError, EOFError, image_module.DecompressionBombError) as error:
-        raise DataError(f"{path} is damaged or not an image ({error})") from None
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # of damaged files Pillow raises many kinds
+        raise DataError(f"{path} is damaged or not an image ({error or type(error).__name__})") from None
 
 
 def pixels_of(image: Any, what: object) -> AnyArray:
@@ -165,6 +167,8 @@ def pixels_of(image: Any, what: object) -> AnyArray:
     if getattr(image, "n_frames", 1) > 1:
         raise DataError(f"{what} has {image.n_frames} pages: volumes are read from .npz, .npy and .nii files")
     _check_depth(image, what)
+    _check_strips(image)
+    inverted = image.mode.startswith("I;16") and _tag(image, _PHOTOMETRIC) == (0,)
     image = require("PIL.ImageOps", "data", "Reading images").exif_transpose(image)  # as cameras mean it
     grey = image.mode in ("1", "L", "I", "F", "I;16", "I;16B", "I;16L", "LA", "La")
     if not grey or image.mode in ("LA", "La") or (image.mode == "L" and "transparency" in image.info):
@@ -172,7 +176,7 @@ def pixels_of(image: Any, what: object) -> AnyArray:
         return laid[..., :1] if grey else laid
     array = native(np.asarray(image.convert("L") if image.mode == "1" else image))[..., None]
     if image.mode != "I":
-        return array
+        return np.iinfo(np.uint16).max - array if inverted else array  # of 8 bits Pillow does it
     if array.min() < 0 or array.max() >= 2**16:  # 16 of its 32 bits are used
         raise DataError(
             f"{what} has values from {array.min()} to {array.max()}, images have up to 16 bits: give an .npy or .npz"
@@ -183,6 +187,7 @@ def pixels_of(image: Any, what: object) -> AnyArray:
 def mask_values(image: Any, what: object) -> AnyArray:
     """The numbers of a PIL image, also of one with a palette, whose colours mean nothing."""
     _check_depth(image, what)
+    _check_strips(image)
     return np.asarray(image)
 
 
@@ -193,13 +198,38 @@ def _check_depth(image: Any, what: object) -> None:
     """
     if image.mode.startswith(("I", "F")):
         return
-    bits = max(getattr(image, "tag_v2", {}).get(258, (8,)))
+    bits = max(_tag(image, _BITS) or (8,))
     unpacked = [str(tile[3]) for tile in getattr(image, "tile", ()) if image.format == "PNG"]
     if bits > 8 or any(mode.endswith(";16B") for mode in unpacked):
         raise DataError(
             f"{what} has 16 bits in each of several channels, but images with colours or opacity are read with 8: save "
             "it as .npy, which keeps all"
         )
+
+
+# Of TIFF files: bits of each channel, whether black is 0 or the largest number, and where their strips or tiles are.
+_BITS, _PHOTOMETRIC, _STRIPS, _ROWS, _TILES, _TILE_SIDES = 258, 262, 273, 278, 324, (322, 323)
+
+
+def _tag(image: Any, number: int) -> tuple[int, ...]:
+    """What a TIFF file says, as whole numbers; nothing for others."""
+    value = getattr(image, "tag_v2", {}).get(number, ())
+    value = value if isinstance(value, tuple) else (value,)
+    return value if all(isinstance(one, int) for one in value) else ()
+
+
+def _check_strips(image: Any) -> None:
+    """Refuse a TIFF file with fewer strips or tiles than its size asks for: Pillow takes what is missing for zeros."""
+    if image.format != "TIFF":
+        return
+    width, height = image.size
+    if strips := _tag(image, _STRIPS):
+        found, needed = len(strips), math.ceil(height / max(1, *(_tag(image, _ROWS) or (height,))))
+    else:
+        across, down = (max(1, *(_tag(image, side) or (1,))) for side in _TILE_SIDES)
+        found, needed = len(_tag(image, _TILES)), math.ceil(width / across) * math.ceil(height / down)
+    if found < needed:
+        raise ValueError(f"it has {found} of {needed} parts")
 
 
 def _nifti(path: Path) -> Example:

@@ -176,7 +176,8 @@ def _table(source: Path, wanted: str | None, dimension: int | None, on_read: Pro
         if None in row:
             raise DataError(f"{source}, line {line}: it has more columns than the heading")
     heads = list(reader.fieldnames or ())
-    twice = [head for number, head in enumerate(heads) if head in heads[:number]]
+    bare = [head.strip() for head in heads]
+    twice = [head for number, head in enumerate(bare) if head in bare[:number]]
     if twice:
         raise DataError(f"{source}: the column {twice[0]!r} occurs twice")
     if any(is_example(Path(head.strip())) for head in heads):
@@ -227,6 +228,8 @@ def _columns(rows: Sequence[Mapping[str, str]], columns: Sequence[str], wanted: 
         return Targets("classes", [row[columns[0]].strip() for row in rows])
     if wanted == "classes" and not numeric:
         raise DataError(f"{source}: classes are one column, got {', '.join(columns)}; give numbers for a regression")
+    if "file" in names:
+        raise DataError(f"{source}: predictions call the file that they are for 'file': give this target another name")
     for line, (row, values) in enumerate(zip(rows, numbers, strict=True), 2):
         if any(value is None or not math.isfinite(value) for value in values):
             got = ", ".join(row[c] for c in columns)

@@ -11,6 +11,8 @@ from pscnn.data._folder import DataError
 
 _FEW = 20
 """Up to so many different whole numbers may be meant as names of classes."""
+COARSE = 0.01
+"""Deviations by which single precision may round a number."""
 MOST_CLASSES = 256
 """Of the pixels of masks."""
 AXES = ("x", "y", "z")
@@ -70,9 +72,23 @@ def settle(values: AnyArray, wanted: str | None, source: object, columns: Sequen
             raise DataError(f"{source}: a vector has 2 components, (x, y), or 3 for volumes, got {table.shape[1]}")
         note = "Vectors have x to the right and y upwards" + (", z along the planes" if table.shape[1] == 3 else "")
         return Targets("vectors", numbers, names or AXES[: table.shape[1]], (f"{note}.",))
+    _check_digits(table, source, names)
     return Targets(
         "numbers", numbers, names or (tuple(f"target {k + 1}" for k in range(table.shape[1])) if many else ("target",))
     )
+
+
+def _check_digits(table: AnyArray, source: object, names: Sequence[str]) -> None:
+    """Refuse numbers of which single precision, in which networks work, keeps little but what they have in common."""
+    exact = table.astype(np.float64)
+    lost = np.abs(exact).max(0) * np.finfo(np.float32).eps / 2
+    for k in np.flatnonzero(lost > COARSE * exact.std(0)).tolist():
+        if exact[:, k].min() != exact[:, k].max():
+            name, middle = names[k] if names else f"target {k + 1}", exact[:, k].mean()
+            raise DataError(
+                f"{source}: {name!r} differs by {exact[:, k].std():.3g} about {middle:.9g}, of which networks, in "
+                f"single precision, see next to nothing: subtract {middle:.9g} first"
+            )
 
 
 def _guess(table: AnyArray, bits: bool, single: bool, source: object) -> str:

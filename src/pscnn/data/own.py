@@ -108,6 +108,8 @@ def prepare(
     for name, value in (("size", size or 0), ("seed", seed)):
         if type(value) is not int or value < 0:
             raise DataError(f"{name} must be a whole number that is not negative, got {value!r}")
+    if not isinstance(out, str | Path) or not Path(out).name:
+        raise DataError(f"out must be the path of the file to write, got {out!r}")
     if dimension not in (None, 2, 3):
         raise DataError(f"dimension must be 2 for images or 3 for volumes, got {dimension}")
     if size is not None and not SMALLEST <= size <= 2**16:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pscnn._checks import check_batch
 from pscnn._modes import kept_modes
 from pscnn._types import Array, ArrayLike
 from pscnn._words import short
@@ -40,6 +41,7 @@ def equivariance_error(
     Returns:
         Shape (N,).
     """
+    check_batch("x", x)
     in_type = in_type or _first_type(model)
     out_type = out_type or _last_type(model)
     elements = checked_elements(elements, in_type.group)
@@ -158,6 +160,7 @@ def layer_errors(model: nn.Module, x: Tensor, elements: ArrayLike, *, on_grid: b
         >>> bool(layer_errors(layer, torch.randn(8, 2), H.sample(3, seed=0))[""].error.max() < 1e-5)
         True
     """
+    check_batch("x", x)
     layers = typed_layers(model)
     if any(getattr(layer.module, "likelihood", None) is not None for layer in layers.values()):
         layers = {n: layer for n, layer in layers.items() if getattr(layer.module, "likelihood", None) is not None}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pscnn._checks import check_batch
 from pscnn._modes import kept_modes
 from pscnn._types import Array
 from pscnn._words import aligned
@@ -130,6 +131,8 @@ def measure(model: nn.Module, group: Group, images: Tensor | None = None) -> Mea
         raise ValueError(
             f"measure: needs a group that maps pixels to pixels, such as D(4), C(4) or D(1), got {group.name}"
         )
+    if images is not None:
+        check_batch("images", images)
     if images is not None and images.ndim != 2 + group.dimension:
         raise ValueError(
             f"measure: {group.name} acts on {group.dimension} axes of space; images must have shape (batch, channels, "

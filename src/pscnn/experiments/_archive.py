@@ -51,7 +51,7 @@ def save_runs(folders: Sequence[str | Path], path: str | Path) -> None:
         except (OSError, ValueError, PscnnError) as error:
             raise ConfigError(f"{folder} is not complete: {error}") from None
     try:
-        write_whole(path, '{"runs": [\n' + ",\n".join(lines) + "\n]}\n")
+        write_whole(path, '{"runs": [\n' + ",\n".join(lines) + "\n]}\n", new=True)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 

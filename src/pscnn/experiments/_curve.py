@@ -9,6 +9,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor, nn
 
+from pscnn._checks import check_batch
 from pscnn._modes import kept_modes
 from pscnn._types import Array
 from pscnn.data import TARGET_KINDS, transform, transform_targets
@@ -72,6 +73,8 @@ def curve(model: nn.Module, x: Tensor, y: Tensor, group: Group, kind: str = "cla
     """
     if kind not in TARGET_KINDS:
         raise ValueError(f"the kind of targets must be one of {', '.join(TARGET_KINDS)}, got {kind!r}")
+    check_batch("curve: x", x)
+    check_batch("curve: y", y)
     if len(x) != len(y) or len(x) < 2:
         raise ValueError(f"curve: expected two or more examples, each with its answer, got {len(x)} and {len(y)}")
     elements = explored(group, steps)

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pscnn._checks import check_batch
 from pscnn._types import Array, ArrayLike
 from pscnn.data import maps_grid, transform
 from pscnn.experiments._pairs import gram, told_apart
@@ -108,7 +109,10 @@ def presence(
         [False, None]
     """
     ends = time.monotonic() + seconds
+    check_batch("pixels", pixels)
     n = pixels.ndim - 2
+    if n != group.dimension:
+        raise ValueError(f"{group.name} acts on {group.dimension} axes, got examples of shape {tuple(pixels.shape)}")
     for one in candidates:
         if not group.contains(one.sample(32, seed=0)):
             raise ValueError(f"{one.name} is not a subgroup of {group.name}")

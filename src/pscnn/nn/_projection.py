@@ -68,7 +68,12 @@ def steered_kernel(kernel: Tensor, in_type: FieldType, out_type: FieldType, elem
 
 def _seen(kernel: Tensor, in_type: FieldType, out_type: FieldType) -> FieldType:
     """What one group of a layer sees of its input: all of them see fields of the same type."""
-    channels = kernel.shape[1] if kernel.ndim > 1 else 0
+    channels, sides = kernel.shape[1] if kernel.ndim > 1 else 0, kernel.shape[2:]
+    if len({*sides}) > 1 or len(sides) not in (0, in_type.group.dimension) or kernel.shape[0] != out_type.size:
+        raise ValueError(
+            f"a kernel of {in_type.group.name} to {out_type} has {out_type.size} output channels and equal sides, or "
+            f"none, got shape {tuple(kernel.shape)}"
+        )
     if not 0 < channels <= in_type.size or in_type.size % channels:
         raise ValueError(f"a kernel of shape {tuple(kernel.shape)} does not take a whole part of {in_type}")
     groups = in_type.size // channels

@@ -103,4 +103,7 @@ def density_chart(model: nn.Module, width: int = 37) -> str:
     for number, found in enumerate(curves, 1):
         heights = (np.rint(values / top * (len(_BLOCKS) - 1)).astype(int).clip(1) for _, values in found.values())
         lines.append(f"{number:>5} " + "   ".join("".join(_BLOCKS[h] for h in row).ljust(width) for row in heights))
-    return "\n".join([*lines, f"full height is λ = {top:.2f}; uniform is 1"])
+    lines.append(f"full height is λ = {top:.2f}; uniform is 1")
+    if any("reflections" in found for found in curves):
+        lines.append("reflections: the left–right mirror, turned by the angle; at ±180° it is the top–bottom mirror")
+    return "\n".join(lines)

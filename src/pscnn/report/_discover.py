@@ -16,7 +16,7 @@ from pscnn.report._folded import address
 from pscnn.report._html import html_report
 from pscnn.report._phrases import listed, plain
 from pscnn.report._presence import presence_words, subgroup_words
-from pscnn.training import RunError, load, suitable_threads
+from pscnn.training import RunError, load, read_task, suitable_threads
 
 TOLERANCE = {False: "3 points", True: "3 % of the variance, and no more than the error without any symmetry"}
 MOST_LISTED = 4
@@ -232,6 +232,9 @@ def write_discovery(found: Discovery | str | Path, out: str | Path | None = None
     runs = [found.folder / one.run for kind in order for one in found.networks if one.kind == kind]
     if not runs:
         raise RunError(f"no network is finished in {found.folder}: run the same command again to continue")
+    for run in runs:
+        if read_task(run).files != found.about:
+            raise RunError(f"{run} is a run on other data than those of {found.folder}: run pscnn discover again")
     counts = ", ".join(map("{} for {}".format, found.about.counts, ("training", "validation", "testing")))
     names = found.about.names
     kind = f"{found.about.kind}: {', '.join(names[:20])}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, count
@@ -50,7 +51,7 @@ class Examples(NamedTuple):
 
 
 def html_report(
-    folders: Sequence[str | Path],
+    folders: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
     answer: Mapping[str, Any] | None = None,
@@ -58,7 +59,7 @@ def html_report(
     """Write a report of finished runs; it opens in a browser without a server or a network.
 
     Args:
-        folders: The runs.
+        folders: The runs, or one of them.
         out: The file, or the folder for ``report.html``; by default the first run's. An existing
             file is never replaced: the new one gets a number.
         data_dir: Data folder, to measure equivariance errors on images of the runs' own test sets.
@@ -67,10 +68,13 @@ def html_report(
     check_report()
     import jinja2
 
-    runs = [*{Path(folder).resolve(): Path(folder) for folder in folders}.values()]
+    given = [folders] if isinstance(folders, str | Path) else folders
+    runs = [*{Path(folder).resolve(): Path(folder) for folder in given}.values()]
+    if not runs:
+        raise RunError("html_report: give the folders of one or more runs")
     labels = score_labels([training.read_task(run) for run in runs])  # says it if one is not a run at all
     path = Path(out) if out is not None else runs[0]
-    path = _free(path / "report.html" if path.is_dir() else path)
+    path = path / "report.html" if path.is_dir() else path
     problem = f"cannot write {path}", RunError, ". Choose another file with --out"
     with reported(*problem):  # said before minutes of work
         check_place(path)
@@ -85,8 +89,7 @@ def html_report(
         content = _content(runs, labels, results, loaded, data_dir, answer)
     page = environment.get_template("report.html").render(**content)
     with reported(*problem):
-        write_whole(path, page)
-    return path
+        return _written(page, path)
 
 
 def check_report() -> None:
@@ -129,9 +132,13 @@ def _known_group(settings: Any) -> Group | None:
     return None if settings.dimension is None else settings.parsed_group
 
 
-def _free(path: Path) -> Path:
-    numbered = (path.with_name(f"{path.stem}-{k}{path.suffix}") for k in count(2))
-    return next(candidate for candidate in chain([path], numbered) if not candidate.exists())
+def _written(page: str, path: Path) -> Path:
+    """Under this name, or with the first number behind it that is free."""
+    for place in chain([path], (path.with_name(f"{path.stem}-{k}{path.suffix}") for k in count(2))):
+        with contextlib.suppress(FileExistsError):
+            write_whole(place, page, new=True)
+            return place
+    raise AssertionError("there is always another number")
 
 
 def _content(

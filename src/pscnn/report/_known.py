@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from pscnn._extras import require
-from pscnn._files import reported
+from pscnn._files import reported, write_whole
 from pscnn._types import AnyArray
 from pscnn.data import known
 from pscnn.training import ConfigError
@@ -32,8 +33,10 @@ def draw_known(names: Sequence[str], path: Path, seed: int = 0) -> Path:
         for column, image in enumerate(_some(name, seed)):
             tile = image_module.fromarray(image).resize((SIDE, SIDE), image_module.Resampling.NEAREST)
             sheet.paste(tile, (TEXT + column * (SIDE + 2), row * (SIDE + 4)))
+    content = io.BytesIO()
+    sheet.save(content, format="PNG")
     with reported(f"cannot write {path}", ConfigError):
-        sheet.save(path, format="PNG")
+        write_whole(path, content.getvalue(), new=True)
     return path
 
 

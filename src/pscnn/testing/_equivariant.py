@@ -33,9 +33,9 @@ def assert_equivariant(
         >>> layer = nn.Conv2d(FieldType(H, [H.trivial]), FieldType(H, [H.regular]), 3)
         >>> assert_equivariant(layer, torch.randn(2, 1, 9, 9), H.sample(4, seed=0))
     """
+    errors = equivariance_error(model, x, elements, in_type, out_type)
     if tolerance is None:
         tolerance = 1e-10 if x.dtype == torch.float64 else 1e-4
-    errors = equivariance_error(model, x, elements, in_type, out_type)
     worst = int(errors.argmax())
     value = errors[worst].item()
     if not value <= tolerance:

@@ -46,7 +46,7 @@ def export_run(folder: str | Path, out: str | Path | None = None, kind: str = "t
     plain = plain_network(model)
     with reported(f"cannot write {path}", RunError, ". Choose another file with --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as partial:
+        with written_whole(path, new=True) as partial:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of torch about itself
                 run = _export_onnx(plain, x, partial) if kind == "onnx" else _export_torch(plain, x, partial)

@@ -36,6 +36,8 @@ class Place(NamedTuple):
 
 def choose_device(accelerator: str) -> torch.device:
     """The device that "auto", "cpu" or "gpu" stands for."""
+    if accelerator not in ("auto", "cpu", "gpu"):
+        raise RunError(f"accelerator must be auto, cpu or gpu, got {accelerator!r}")
     if accelerator == "gpu" and not torch.cuda.is_available():
         raise RunError("no GPU is available: use --accelerator cpu or auto")
     return torch.device("cuda" if gpu_is_used(accelerator) else "cpu")

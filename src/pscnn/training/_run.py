@@ -184,14 +184,15 @@ def read_training(path: Path) -> dict[str, Any]:
     return state
 
 
-def write_saved(path: Path, state: Mapping[str, Any]) -> None:
+def write_saved(path: Path, state: Mapping[str, Any], advice: str | None = None) -> None:
     """Write a checkpoint, whole or not at all."""
     buffer = io.BytesIO()  # torch reports a full disk in words of its own
     torch.save(state, buffer)
-    begun = (path.parent / LAST).exists()
-    saved = "the last complete epoch is saved" if begun else "no epoch was complete yet"
-    advice = f". Free some disk space; {saved}, continue with: pscnn train --resume {path.parent}"
-    with reported(f"cannot write {path}", RunError, advice):
+    if advice is None:
+        begun = (path.parent / LAST).exists()
+        saved = "the last complete epoch is saved" if begun else "no epoch was complete yet"
+        advice = f"Free some disk space; {saved}, continue with: pscnn train --resume {path.parent}"
+    with reported(f"cannot write {path}", RunError, f". {advice}"):
         write_whole(path, buffer.getvalue())
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from filelock import Timeout
 
-from pscnn._files import write_whole
+from pscnn._files import check_place, make_folder, reported, write_whole
 from pscnn.training._gpu import gpu_is_used, shared_gpu, usual_workers
-from pscnn.training._run import read_result, read_task
+from pscnn.training._run import RunError, read_result, read_task
 from pscnn.training._settings import ConfigError, Settings
 from pscnn.training._store import Store, run_lock
 from pscnn.training._task import task_type
@@ -83,6 +83,10 @@ def run_missing(
             left.append(settings)
         else:
             done(settings, found)
+    for task in {settings.task for settings in left}:
+        make_folder(where.root / task, "--runs", RunError)
+        with reported(f"cannot write into {where.root / task}", RunError):
+            check_place(where.root / task / "run")
     for attempt in range(ATTEMPTS):
         jobs, left = _jobs(left), []
 

@@ -48,7 +48,8 @@ def train_for(
     folder = new_folder(store.root / settings.task, run_name(done))
     files.describe(folder, done)
     state = {f"model.{name}": value.cpu() for name, value in learner.model.state_dict().items()}
-    files.write_saved(folder / files.LAST, {"state_dict": state})
+    advice = "Free some disk space, and do the same again"
+    files.write_saved(folder / files.LAST, {"state_dict": state}, advice)
     files.write_history(folder, rows)
     evaluate(folder, accelerator=accelerator)
     return folder
@@ -71,6 +72,10 @@ def trial_loss(seconds: float, settings: TrainerSettings, root: Path, *, acceler
 def _trained(
     seconds: float, settings: TrainerSettings, accelerator: str, most: int, root: Path
 ) -> tuple[Any, list[dict[str, Any]]]:
+    if not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise ConfigError(f"seconds must be a positive number, got {seconds!r}")
+    if not isinstance(settings, TrainerSettings):
+        raise ConfigError(f"runs of {settings.task} are trained for a number of epochs, not for a time")
     for name in ("average", "compile"):
         if getattr(settings, name):
             raise ConfigError(f"{name} applies to runs that are trained for a number of epochs, not for a time")

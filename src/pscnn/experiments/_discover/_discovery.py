@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from pscnn._files import check_record, from_json, plain_file, write_whole
+from pscnn._files import check_record, from_json, plain_file, reported, write_whole
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover._networks import LABELS, Network, recommended
 from pscnn.experiments._discover._poses import presence_from_json, presence_to_json
-from pscnn.experiments._discover._subgroups import Subgroup
+from pscnn.experiments._discover._subgroups import MOST_ELEMENTS, Subgroup
 from pscnn.experiments._discover._verdict import KEPT, TOLERANCE, UNCLEAR, Statement, intervals
 from pscnn.experiments._presence import Presence
+from pscnn.groups import parse
 from pscnn.training import RunError
 
 FILE = "discovery.json"
@@ -166,7 +167,8 @@ class Discovery:
             "networks": [asdict(one) for one in self.networks],
         }
         path = (folder or self.folder) / FILE
-        write_whole(path, json.dumps(values, indent=1) + "\n")
+        with reported(f"cannot write {path}", RunError):
+            write_whole(path, json.dumps(values, indent=1) + "\n")
         return path
 
     @classmethod
@@ -188,21 +190,36 @@ class Discovery:
             found = cls(folder=Path(folder), **values)
             for one in (found, *found.statements, *found.presence, *found.networks):
                 check_record(one)
-            _check_networks(found.networks)
+            check_networks(found.networks)
+            _check_group(found)
             return found
         except FileNotFoundError:
             raise RunError(f"{folder} is not the folder of a discovery: it has no {FILE}") from None
+        except PermissionError:
+            raise RunError(f"{path} may not be read") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise RunError(f"{path} is damaged ({error}): run pscnn discover again") from None
 
 
-def _check_networks(networks: list[Network]) -> None:
+def _check_group(found: Discovery) -> None:
+    group = parse(found.group)
+    if group.dimension != found.about.dimension or (group.order or 0) > MOST_ELEMENTS:
+        raise ValueError(f"nothing is compared over {group.name}")
+
+
+def check_networks(networks: list[Network], count: int | None = None) -> None:
+    """Raise a ``ValueError`` unless they can be of one table.
+
+    Args:
+        networks: As they were read.
+        count: Of the validation examples, if that is known.
+    """
     for one in networks:
         if one.kind not in LABELS:
             raise ValueError(f"no network is of the kind {one.kind!r}")
         if Path(one.run).is_absolute() or ".." in Path(one.run).parts:
             raise ValueError(f"the run {one.run} is not in this folder")
-        if not one.validation or len(one.validation) != len(networks[0].validation):
+        if not one.validation or len(one.validation) != (count or len(networks[0].validation)):
             raise ValueError("networks have scores of different examples")
 
 

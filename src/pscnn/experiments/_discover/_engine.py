@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from inspect import signature
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pscnn._files import expanded, make_folder
 from pscnn._types import Array
 from pscnn.data import own
 from pscnn.experiments._discover import _plan
-from pscnn.experiments._discover._discovery import Discovery
+from pscnn.experiments._discover._discovery import Discovery, check_networks
 from pscnn.experiments._discover._jobs import Job, pool_of, results
 from pscnn.experiments._discover._networks import (
     LABELS,
@@ -35,19 +36,17 @@ from pscnn.experiments._discover._networks import (
 )
 from pscnn.experiments._discover._parts import PARTS, PartResult, train_part
 from pscnn.experiments._discover._poses import asked, find_poses, folds, read_poses, write_poses
-from pscnn.experiments._discover._prepare import beside, is_prepared, prepared_file
-from pscnn.experiments._discover._subgroups import Subgroup, between, candidates, likely_mirrors, scouts
+from pscnn.experiments._discover._prepare import beside, folder_of, is_prepared, prepared_file
+from pscnn.experiments._discover._subgroups import MOST_ELEMENTS, Subgroup, between, candidates, likely_mirrors, scouts
 from pscnn.experiments._discover._verdict import BROKEN, FEWEST, KEPT, UNCLEAR, Comparison, compare
 from pscnn.experiments._presence import Presence
 from pscnn.groups import O2, C, Group, parse
 from pscnn.tasks.own import OwnSettings
-from pscnn.training import ConfigError
+from pscnn.training import ConfigError, choose_device
 
 VERSION = 2
 """Of what is kept for resuming; another one is done again."""
 MOST_MINUTES = 1_000_000
-MOST_ELEMENTS = 128
-"""Of a finite group H: networks average over all of them."""
 ROUNDS = 20
 """In which all parts are held out once, at most."""
 Say = Callable[[str], None]
@@ -101,8 +100,12 @@ def discover(
         reading: Further options of ``pscnn.data.own.prepare``, such as ``size`` or ``seed``.
     """
     began = time.monotonic()
-    if not isinstance(minutes, int | float) or not 0 < minutes <= MOST_MINUTES:
+    if not isinstance(minutes, Real) or isinstance(minutes, bool) or not 0 < minutes <= MOST_MINUTES:
         raise ConfigError(f"minutes must be positive, and at most {MOST_MINUTES}, got {minutes!r}")
+    minutes = float(minutes)
+    if not isinstance(resume, bool):
+        raise ConfigError(f"resume must be true or false, got {resume!r}")
+    choose_device(accelerator)
     if workers is not None and (type(workers) is not int or workers < 1):
         raise ConfigError(f"workers must be a whole number of processes, got {workers!r}")
     if not isinstance(out, str | Path | None):
@@ -124,8 +127,7 @@ def discover(
         folder = path.parent if out is None else Path(out)
         path = beside(path, folder)
     else:
-        name = Path(data).stem if isinstance(data, str | Path) else "data"
-        folder = Path("discover") / name if out is None else Path(out)
+        folder = folder_of(data, out)
         reading.setdefault("square", group is None or own.has_quarter_turns(group))
         path = prepared_file(data, folder, **reading)
     about = own.read_about(path)
@@ -139,11 +141,13 @@ def discover(
         )
     if min(about.shape) < own.SMALLEST:
         raise ConfigError(f"no network is for a side of {min(about.shape)} pixels: give {own.SMALLEST} or more")
+    given: dict[str, Any] = {} if width is None else {"width": width}
+    OwnSettings(data=path.name, about=about.to_json(), network="own", group=whole.name, bandlimit=bandlimit, **given)
     count = workers or os.cpu_count() or 1
     clock = _plan.Clock(began, 60 * minutes, count)
     # What was found within other minutes has had less time, or more, than what would be found now.
-    done = folder / "steps" / _digest([VERSION, path.name, whole.name, bandlimit, width, float(minutes)])
-    make_folder(done, "out", PscnnError)
+    done = folder / "steps" / _digest([VERSION, path.name, whole.name, bandlimit, width, minutes])
+    make_folder(done, "--out", PscnnError)
     if not resume:
         for file in done.iterdir():
             file.unlink()
@@ -160,10 +164,18 @@ def discover(
         work = _Work(folder, path, about, whole, clock, pool, accelerator, done, tell)
         for so_far in _steps(work, found, bandlimit, width):
             found = replace(so_far, seconds=round(clock.spent, 1))
-            found.save()
+            if found.networks or not _has_networks(folder):  # an answer that can be used is there until a new one is
+                found.save()
         if found.complete:
             found.save(done)
     return found
+
+
+def _has_networks(folder: Path) -> bool:
+    """Whether a folder has an answer with networks, to whatever question."""
+    with contextlib.suppress(PscnnError):
+        return bool(Discovery.read(folder).networks)
+    return False
 
 
 def _answered(done: Path) -> Discovery | None:
@@ -294,12 +306,18 @@ def _networks(work: _Work, settings: dict[str, OwnSettings], found: Discovery) -
     labels = [LABELS[kind].format(kept=found.kept or found.guess) for kind in settings]
     work.say(f"training for the table: {'; '.join(labels)}")
     seconds = max(1.0, work.clock.each(_plan.NETWORKS, len(settings)) - _plan.START / 2)
+
+    def read(file: Path) -> Network:
+        found = read_row(file)
+        check_networks([found], work.about.counts[1])
+        return found
+
     jobs = [
         Job(
             f"network-{kind}-{_digest(one.to_dict())}.json",
             train_network,
             (kind, one, work.folder, seconds, work.accelerator),
-            read_row,
+            read,
             write_row,
         )
         for kind, one in settings.items()

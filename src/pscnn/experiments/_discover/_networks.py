@@ -156,7 +156,7 @@ def constant_score(path: Path) -> float:
 
 def recommended(networks: Sequence[Network]) -> Network:
     """The one with the best mean on validation examples; of equal ones the first."""
-    return max(networks, key=lambda one: one.mean)
+    return max(networks, key=lambda one: one.mean if math.isfinite(one.mean) else -math.inf)
 
 
 def write_row(one: Network, path: Path) -> None:

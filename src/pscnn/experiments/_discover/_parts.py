@@ -72,7 +72,9 @@ class PartResult:
         shape = subgroups, len(self.rows)
         if self.rows.ndim != 1 or self.rows.dtype.kind != "i" or self.losses.shape != shape[:1]:
             raise ValueError("of other subgroups")
-        if self.scores.shape != shape or self.constant.shape != shape[1:] or self.scores.dtype.kind != "f":
+        if {self.scores.dtype.kind, self.constant.dtype.kind, self.losses.dtype.kind} != {"f"}:
+            raise ValueError("no scores")
+        if self.scores.shape != shape or self.constant.shape != shape[1:] or len(np.unique(self.rows)) < shape[1]:
             raise ValueError("of other examples")
         if len(self.rows) and not 0 <= self.rows.min() <= self.rows.max() < examples:
             raise ValueError("of examples that are not there")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pscnn._extras import PscnnError
-from pscnn._files import expanded, make_folder, reported, written_whole
+from pscnn._files import expanded, make_folder, plain_file, reported, written_whole
 from pscnn.data import DataError, own
 
 
@@ -34,24 +34,56 @@ def prepared_file(source: Any, folder: Path, **reading: Any) -> Path:
             for place in new:
                 place.rmdir()
         raise
-    digest = hashlib.sha256()
-    with np.load(temporary) as arrays:
-        for name in ("pixels", "targets", "split", "about"):
-            digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    path = folder / f"data-{digest.hexdigest()[:8]}.npz"
+    path = folder / _name_of(temporary)
     temporary.replace(path)
     own.write_contact_sheet(path, folder / "examples.png")
     return path
 
 
+def _name_of(path: Path) -> str:
+    """Of a prepared file, by its content."""
+    digest = hashlib.sha256()
+    with plain_file(path).open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
+        for name in ("pixels", "targets", "split", "about"):
+            digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return f"data-{digest.hexdigest()[:8]}.npz"
+
+
 def beside(path: Path, folder: Path) -> Path:
-    """Prepared data in the folder of an answer, where its runs look for them; a copy if they are elsewhere."""
-    make_folder(folder, "out", PscnnError)
-    place = folder / path.name
-    if path.parent.resolve() != folder.resolve() and not place.exists():
+    """Prepared data in the folder of an answer, where its runs look for them, under the name that tells their content.
+
+    They are checked first.
+    """
+    own.load(path)
+    make_folder(folder, "--out", PscnnError)
+    place = folder / _name_of(path)
+    if not (place.exists() and (place.resolve() == path.resolve() or _is_whole(place))):
         with reported(f"cannot write {place}", PscnnError), written_whole(place) as partial:
             shutil.copyfile(path, partial)
     return place
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether a copy that was made before still has the content that its name tells."""
+    try:
+        return _name_of(place) == place.name
+    except Exception:  # what damaged archives raise
+        return False
+
+
+def folder_of(data: Any, out: str | Path | None) -> Path:
+    """Where data, runs and the report are; not among the data.
+
+    Args:
+        data: As for ``own.prepare``.
+        out: The folder that was asked for.
+    """
+    source = expanded(data) if isinstance(data, str | Path) else None
+    if out is None:
+        out = Path("discover") / ("data" if source is None else source.resolve().stem or "data")
+    if source is not None and source.is_dir() and Path(out).resolve().is_relative_to(source.resolve()):
+        raise PscnnError(f"{out} is a folder within the data, {source}: choose another one with --out")
+    return Path(out)
 
 
 def is_prepared(data: Any) -> bool:

@@ -19,6 +19,8 @@ NEAR = 4.0
 """Degrees between two mirror lines that need not be told apart."""
 GAIN = 0.01
 """By how much another angle than the usual ones must lower the loss, as a share of what angles change at all."""
+MOST_ELEMENTS = 128
+"""Of a finite group H: networks average over all of them."""
 NODES = 12
 """Rotations of a continuous group over which is averaged at once; they are drawn anew every time."""
 NODES_3D = 24

@@ -62,7 +62,7 @@ def _scale(writer: Writer, node: fx.Node, source: fx.Node, parameter: fx.Node, v
 def _tensor(writer: Writer, node: fx.Node) -> Tensor:
     """A parameter or buffer of the model."""
     parent, _, name = str(node.target).rpartition(".")
-    given = getattr(writer.source.model.get_submodule(parent), name)
+    given = getattr(writer.source.root.get_submodule(parent), name)
     assert isinstance(given, Tensor)
     return given
 

@@ -162,6 +162,7 @@ class Source:
     """A model as it was read."""
 
     model: nn.Module
+    root: nn.Module  # its copy that was traced, which has the constants of its forward, too
     graph: fx.Graph  # in training mode
     unsteady: fx.Node | None  # the first node that is not the same in eval mode
     modules: dict[fx.Node, nn.Module | None]  # what a node calls, or what does the same as its function
@@ -170,11 +171,12 @@ class Source:
 
 def read(model: nn.Module, kind_of: Callable[[fx.Node, nn.Module | None], Kind]) -> Source:
     """Trace a model and tell the kinds of its operations."""
-    evaluated, graph = _trace(model, False), _trace(model, True)
+    (_, evaluated), (root, graph) = _trace(model, False), _trace(model, True)
     pairs = zip(evaluated.nodes, graph.nodes, strict=False)
     unsteady = next((b for a, b in pairs if _fingerprint(a) != _fingerprint(b)), None)
     modules = {node: _as_module(model, node) for node in graph.nodes}
-    return Source(model, graph, unsteady, modules, {node: kind_of(node, module) for node, module in modules.items()})
+    kinds = {node: kind_of(node, module) for node, module in modules.items()}
+    return Source(model, root, graph, unsteady, modules, kinds)
 
 
 class Tracer(fx.Tracer):
@@ -186,9 +188,10 @@ class Tracer(fx.Tracer):
         return known or super().is_leaf_module(m, module_qualified_name)
 
 
-def _trace(model: nn.Module, training: bool) -> fx.Graph:
+def _trace(model: nn.Module, training: bool) -> tuple[nn.Module, fx.Graph]:
     try:
-        return Tracer().trace(copy.deepcopy(model).train(training))
+        root = copy.deepcopy(model).train(training)
+        return root, Tracer().trace(root)
     except Exception as error:  # whatever the user's forward raises when it is given no numbers
         raise NotConvertibleError(
             f"convert: {type(model).__name__} cannot be traced by torch.fx: {error}. Its forward must do the same "

@@ -276,7 +276,7 @@ class Writer:
             return value
         if node.op == "get_attr":
             parent, _, name = str(node.target).rpartition(".")
-            self._put(str(node.target), copy.deepcopy(getattr(self.source.model.get_submodule(parent), name)))
+            self._put(str(node.target), copy.deepcopy(getattr(self.source.root.get_submodule(parent), name)))
         self.nodes[node] = self.graph.node_copy(node, self.nodes.__getitem__)
         self.nodes[node].type = None  # annotations may be strings, which fx cannot write out again
         self.nodes[node].target = OUT_OF_PLACE.get(node.target, node.target)
