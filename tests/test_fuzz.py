@@ -26,6 +26,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from typer.testing import CliRunner
 
 from pscnn import PscnnError, training
@@ -357,6 +358,11 @@ def content_of(array: np.ndarray, name: str) -> bytes:
         make: Any = nibabel.Nifti1Image
         content: bytes = make(array, np.diag([2.0, 1, 0.5, 1])).to_bytes()
         return gzip.compress(content) if name.endswith("gz") else content
+    if name.endswith((".png", ".tiff")) and array.size:
+        with contextlib.suppress(TypeError, ValueError, OSError, KeyError, IndexError):  # no picture
+            Image.fromarray(array).save(buffer, format=name.rpartition(".")[2])
+            return buffer.getvalue()
+    buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
 

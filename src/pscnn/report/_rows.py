@@ -27,6 +27,7 @@ from pscnn.training import (
 LABELS = {
     "cnn": "plain CNN",
     "augment": "plain CNN, transformed copies",
+    "twin": "free twin",
     "scnn": "equivariant (SCNN)",
     "fixed": "equivariant to a subgroup",
     "p-scnn": "partially equivariant (P-SCNN)",
