@@ -3,12 +3,12 @@
     python benchmarks/real_networks.py eager graphed recorded compiled --json FILE
     python benchmarks/real_networks.py eager recorded --profile
 
-All are measured in one process, in bf16: one step is forwards, backwards and AdamW. "eager" starts one operation after
-the other; "graphed" is the same loop with the network's two directions as CUDA graphs, as
+All are measured in one process and in turns, in bf16: one step is forwards, backwards and AdamW. "eager" starts one
+operation after the other; "graphed" is the same loop with the network's two directions as CUDA graphs, as
 ``torch.cuda.make_graphed_callables`` makes them; "recorded" replays the whole step as one, as ``pscnn train`` does;
-"compiled" is ``torch.compile`` of the network with ``mode="reduce-overhead"``. Each figure is the median of 20 steps
-after five; the ratio is to the plain network in the same mode. With ``--profile`` one more step is taken apart: the
-operations that take longest on the CPU and on the GPU, and how many kernels are started.
+"compiled" is ``torch.compile`` of the network with ``mode="reduce-overhead"``. Each figure is the median of 20 rounds
+of two steps, after five; the ratio is to the plain network in the same mode. With ``--profile`` one more step is taken
+apart: the operations that take longest on the CPU and on the GPU, and how many kernels are started.
 """
 
 from __future__ import annotations
@@ -27,32 +27,26 @@ from torch import Tensor, nn
 
 from pscnn import models, training
 from pscnn.experiments import machine
-from pscnn.nn import expand_together
 
 BATCH, SIZE, CLASSES = 64, 224, 1000
-TOGETHER = "P-SCNN, kernels expanded together"
 NETWORKS: dict[str, dict[str, Any]] = {
     "plain": {"method": "cnn"},
     "P-SCNN, functions": {"fields": "functions"},
-    TOGETHER: {"fields": "functions"},
     "free twin of it": {"method": "twin", "fields": "functions"},
     "P-SCNN, irreps with gates": {"fields": "irreps"},
 }
 
 
-def median(step: Callable[[], Any], count: int) -> float:
-    """Milliseconds of one step."""
-    for _ in range(5):
+def milliseconds(step: Callable[[], Any]) -> float:
+    """Of one step, in a row of two."""
+    torch.cuda.synchronize()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(2):
         step()
-    found = []
-    for _ in range(count):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        step()
-        end.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(end))
-    return round(statistics.median(found), 2)
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 2
 
 
 def profile(step: Callable[[], Any], rows: int = 25) -> dict[str, Any]:
@@ -71,12 +65,11 @@ def profile(step: Callable[[], Any], rows: int = 25) -> dict[str, Any]:
     return {"kernels": len(on_gpu), "GPU busy ms": round(busy, 2), **starts}
 
 
-def measure(name: str, mode: str, depth: int, count: int, profiled: bool) -> dict[str, Any]:
-    """One network in one mode."""
+def make_step(name: str, mode: str, depth: int) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """A step of one network in one mode, which was done five times, and what is known by then."""
     torch.manual_seed(0)
+    before = torch.cuda.memory_allocated()
     model: nn.Module = models.resnet(depth, outputs=CLASSES, **NETWORKS[name]).cuda()
-    if name == TOGETHER:
-        expand_together(model)
     if NETWORKS[name].get("method") == "cnn":
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as one would train it
     weights = sum(p.numel() for p in model.parameters())
@@ -102,6 +95,8 @@ def measure(name: str, mode: str, depth: int, count: int, profiled: bool) -> dic
     else:
 
         def step() -> None:
+            if mode == "compiled":
+                torch.compiler.cudagraph_mark_step_begin()  # networks take turns
             optimizer.zero_grad(set_to_none=True)
             with torch.autocast("cuda", torch.bfloat16, cache_enabled=mode != "graphed"):
                 values = objective(x, y)
@@ -111,14 +106,11 @@ def measure(name: str, mode: str, depth: int, count: int, profiled: bool) -> dic
     step()
     torch.cuda.synchronize()
     first = round(time.monotonic() - started, 1)
-    took = median(step, count)
-    memory = round(torch.cuda.max_memory_allocated() / 2**20)
-    out = {"step ms": took, "first step s": first, "memory MiB": memory, "weights": weights}
-    if profiled:
-        print(f"\n{mode}, {name}")
-        out |= profile(step)
-    torch.compiler.reset()
-    return out
+    for _ in range(4):
+        step()
+    torch.cuda.synchronize()
+    memory = round((torch.cuda.max_memory_allocated() - before) / 2**20)
+    return step, {"first step s": first, "memory MiB": memory, "weights": weights}
 
 
 def main() -> None:
@@ -136,8 +128,17 @@ def main() -> None:
     found |= {"machine": machine("cuda"), "depth": arguments.depth, "batch": BATCH, "size": SIZE}
     with training.precision("bf16"):
         for mode in arguments.modes:
-            options = mode, arguments.depth, arguments.count, arguments.profile
-            rows = {name: measure(name, *options) for name in ("plain", *arguments.networks)}
+            made = {name: make_step(name, mode, arguments.depth) for name in ("plain", *arguments.networks)}
+            times: dict[str, list[float]] = {name: [] for name in made}
+            for _ in range(arguments.count):
+                for name, (step, _) in made.items():
+                    times[name].append(milliseconds(step))
+            rows = {name: {"step ms": round(statistics.median(times[name]), 2), **made[name][1]} for name in made}
+            for name, (step, _) in made.items() if arguments.profile else ():
+                print(f"\n{mode}, {name}")
+                rows[name] |= profile(step)
+            del made, step
+            torch.compiler.reset()
             for row in rows.values():
                 for key in ("step ms", "memory MiB"):
                     row[key.split()[0] + " ratio"] = round(row[key] / rows["plain"][key], 2)

@@ -369,7 +369,7 @@ def test_maxima_by_norm(size: int) -> None:
     )
     model = nn.convert(plain, O2(), max_pool="norm").double()
     kinds = [type(module).__name__ for module in model.children()]
-    assert kinds == ["Conv2d", "NormMaxPool", "GatedNonlinearity", "AvgPoolAntialiased", "Conv2d"]
+    assert kinds == ["Together", "Conv2d", "NormMaxPool", "GatedNonlinearity", "AvgPoolAntialiased", "Conv2d"]
     x = torch.randn(1, 1, size, size + 1, dtype=torch.float64)
     assert model(x).shape == plain.double()(x).shape
     torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)), rtol=1e-10, atol=1e-10)

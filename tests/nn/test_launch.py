@@ -56,9 +56,9 @@ def test_the_same_is_asked_once() -> None:
     for x in (aligned(), aligned(), aligned(4)):
         kernel.start((2, 3), (x, x), (7, 0.5), (True,))
     assert [how for how, *_ in function.log] == ["asked", "direct", "direct"]
-    _, grid, (_, _, *numbers) = function.log[-1]
+    _, grid, arguments = function.log[-1]
     assert grid == (2, 3, 1)
-    assert numbers == [7, 0.5, True]
+    assert arguments == (x.data_ptr(), x.data_ptr(), 7, 0.5, True)
 
 
 @pytest.mark.parametrize(

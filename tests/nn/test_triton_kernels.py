@@ -7,14 +7,18 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from pscnn import FieldType, Likelihood, models, nn
 from pscnn.groups import O2, O3, SO2, SO3, D, Group, direct_sum
 from pscnn.nn import _batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _nonlinearity, _norm_act
 from pscnn.nn._operation import Operation
+from pscnn.nn._together import Together
 
 CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
     ("gated", O2(), 3, 12, (9, 11)),
@@ -66,7 +70,7 @@ def test_in_the_interpreter() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 3 + 3 + 4 + 1 + 4 + 1 + 10 + 1)
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 3 + 3 + 4 + 1 + 2 + 4 + 1 + 10 + 1)
 
 
 def use_kernels(here: bool) -> None:
@@ -200,15 +204,47 @@ def compare_together() -> None:
     for module, here in ((model, False), (pickle.loads(pickle.dumps(nn.expand_together(model))), True)):
         use_kernels(here)
         y, inputs = module(x), list(module.parameters())
-        assert all(layer._ready is None for layer in module)  # for this call only
+        assert all(layer._ready is None for layer in module)  # for one call only
         once = torch.autograd.grad(y.square().sum(), inputs, retain_graph=True)
         first = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
         second = torch.autograd.grad(torch.cat([f.flatten() for f in first]).square().sum(), inputs)
         results.append([v / v.detach().abs().max().clamp(min=1e-9) for v in (y, *once, *first, *second)])
     (hook,) = module._forward_pre_hooks.values()
-    bundles = vars(hook)["_known"][1]
-    assert sorted(len(bundle.numbers) for bundle in bundles) == [1, 1, 1, 2]  # that is how they were made
+    assert sorted(len(bundle.numbers) for bundle in bundles_of(vars(hook)["together"])) == [1, 1, 1, 2]
     check(results, rtol=1e-3, atol=1e-3)
+
+
+def bundles_of(together: torch.nn.Module) -> list[Any]:
+    """What it made, if it made any."""
+    return list((vars(together)["_known"] or ((), ()))[1])
+
+
+def compare_converted() -> None:
+    """A converted network, and copies of it, which make their kernels together; also if a layer is calculated again."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(2, 24, 3, padding=1), torch.nn.BatchNorm2d(24), torch.nn.ReLU()]
+    layers += [torch.nn.Conv2d(24, 24, 3), torch.nn.BatchNorm2d(24), torch.nn.ReLU(), torch.nn.Conv2d(24, 4, 3)]
+    model = nn.convert(torch.nn.Sequential(*layers), O2(), fields="functions")
+    x, results = torch.randn(2, 2, 7, 7), []
+    again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    for module, here, recomputed in ((model, False, False), (again, True, False), (copy.deepcopy(model), True, True)):
+        use_kernels(here)
+        if recomputed:
+            vars(module.get_submodule("3"))["forward"] = partial(
+                checkpoint, module.get_submodule("3").forward, use_reentrant=False
+            )
+        y = module(x)
+        y.square().sum().backward()
+        results.append([y, *(p.grad for p in module.parameters() if p.grad is not None)])
+        (together,) = (one for one in module.modules() if isinstance(one, Together))
+        assert bool(bundles_of(together)) == here
+        assert together(x) is x
+        layers = [one for one in module.modules() if isinstance(one, nn.SteerableMap)]
+        assert all((one._ready is not None) == here for one in layers)
+        module.eval()
+        assert all((one._ready is None) for one in layers)
+    check(results[:2], rtol=1e-3, atol=1e-3)
+    check([results[0], results[2]], rtol=1e-3, atol=1e-3)
 
 
 def compare_networks(method: str, nonlinearity: str, compiled: bool = False) -> None:
@@ -303,6 +339,7 @@ if __name__ == "__main__":
     for group, frequency, bandlimit in ((O2(), 2, 2), (SO2(), 3, 1), (D(4), 2, 2), (SO3(), 1, 1)):
         compare_expansions(group, frequency, bandlimit)
     compare_together()
+    compare_converted()
     for pair in (("p-scnn", "gated"), ("p-scnn", "fourier"), ("rpp", "gated")):
         compare_networks(*pair)
     compare_networks("p-scnn", "gated", compiled=True)

@@ -10,6 +10,7 @@ from torch import Tensor, fx, nn
 from pscnn.measures import Measure
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._centred import Centred
+from pscnn.nn._together import Together
 
 
 class _Normalise(nn.Module):
@@ -52,7 +53,7 @@ def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     if hasattr(type(module), "plain"):  # one torch layer with an expanded kernel
         out = module.plain()  # type: ignore[operator]
         out = trace(out) if isinstance(out, Centred) else out
-    elif isinstance(module, Measure):  # is in the kernels now
+    elif isinstance(module, Measure | Together):  # is in the kernels now; makes none
         out = nn.Identity()
     elif isinstance(module, BatchNorm):
         out = trace(_Normalise(module))

@@ -29,8 +29,8 @@ class Kernel:
     """A Triton kernel that remembers what Triton found for arguments that are alike.
 
     What is compiled depends on numbers and constants, and of tensors on their types and on whether they begin at
-    multiples of 16 bytes. Where all of these are as before, the code of that time is started. Triton's interpreter has
-    none, and is asked every time.
+    multiples of 16 bytes. Where all of these are as before, and the devices are, the code of that time is started.
+    Triton's interpreter has none, and is asked every time.
 
     Args:
         function: The kernel. Its parameters are tensors, then numbers, then constants.
@@ -48,7 +48,8 @@ class Kernel:
             with torch.cuda.device(device):
                 self.start(grid, tensors, numbers, constants, num_warps)
             return
-        kinds = [t.dtype if t.data_ptr() & 15 else (t.dtype,) for t in tensors]
+        places = [t.data_ptr() for t in tensors]
+        kinds = [(t.dtype, place & 15 == 0, t.get_device()) for t, place in zip(tensors, places, strict=True)]
         if jobs:
             alike = [(number == 1, number % 16 == 0) if isinstance(number, int) else type(number) for number in numbers]
             compile_it = partial(self._compile, device, grid, (*tensors, *numbers, *constants), num_warps)
@@ -58,7 +59,7 @@ class Kernel:
         run = self.known.get(key)
         if run is not None:
             try:
-                run(*tensors, *numbers, *constants)
+                run(*places, *numbers, *constants)  # places were looked up: the driver need not be asked what they are
             except TypeError:  # a version of Triton that wants others; nothing was started
                 self.direct = False
                 self.known.clear()

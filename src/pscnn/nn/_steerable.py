@@ -13,13 +13,22 @@ from pscnn.nn._expansion import Shape, wanted_dtype
 from pscnn.nn._slot_kernel import SlotKernel
 
 
+def _saved_elsewhere() -> bool:
+    """Whether what the way back needs is not kept as it is, as where activations are calculated again.
+
+    Then it matters in which call a kernel is made. Before torch 2.6 nobody tells.
+    """
+    asked = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return asked is not None and asked(True) is not None
+
+
 class SteerableMap(SlotKernel):
     """A map between field types whose kernel is K(x) = Σ_slots B_slot(x) · (Λ_i · w_slot); ``SlotKernel`` makes it."""
 
     _packs = False  # whether it applies kernels as ``packed_kernel`` gives them
     _cache: tuple[Any, Any, tuple[Tensor, Tensor | None]] | None = None
     _held: dict[Any, tuple[Tensor, Tensor | None]] | None = None
-    _ready: Tensor | None = None  # a kernel that was made together with those of other layers
+    _ready: Tensor | None = None  # a kernel for one call that was made together with those of other layers
 
     @property
     def packs(self) -> bool:
@@ -66,8 +75,9 @@ class SteerableMap(SlotKernel):
         if fleeting or not all(isinstance(p, nn.Parameter) and not p.is_inference() for p in parameters):
             # An optimiser step may follow, and fused ones do not count up the version of what they change.
             self._cache = None
-            if packed and self._ready is not None and self._ready.dtype == wanted_dtype(self.weight):
-                return self._ready, self.full_bias()
+            ready, self._ready = self._ready, None
+            if packed and ready is not None and ready.dtype == wanted_dtype(self.weight) and not _saved_elsewhere():
+                return ready, self.full_bias()
             if self._held is None:
                 return make(), self.full_bias()
             mode = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), packed, torch.is_autocast_enabled("cuda")
@@ -102,12 +112,12 @@ class SteerableMap(SlotKernel):
 
     def train(self, mode: bool = True) -> SteerableMap:
         """Set the mode; what was expanded before is forgotten."""
-        self._cache = None
+        self._cache = self._ready = None
         super().train(mode)
         return self
 
     def _apply(self, fn: Any, recurse: bool = True) -> SteerableMap:
-        self._cache = None
+        self._cache = self._ready = None
         if self._held is not None:
             self._held.clear()
         super()._apply(fn, recurse)

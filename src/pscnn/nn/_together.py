@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from pscnn.nn._expansion import Shape, density_of, expanded_in_torch, has_kernels, moments_of_all, wanted_dtype
 from pscnn.nn._fast import even, with_surplus
@@ -17,21 +17,43 @@ from pscnn.nn._steerable import SteerableMap
 def expand_together(model: nn.Module) -> nn.Module:
     """Let all steerable convolutions of a network expand their kernels at once whenever it is trained on a GPU.
 
-    Fewer operations are started in every step, which matters where steps are not recorded as CUDA graphs; what the
-    network calculates stays the same. How much time that saves has not been measured, so no network does it by itself.
-    Call it once; layers can still be exchanged.
+    Fewer operations are started in every step; what the network calculates stays the same. Networks made by
+    ``convert`` do so by themselves.
 
     Args:
-        model: The network, which is called as a whole; it gets two hooks.
+        model: The network, which is called as a whole. A ``torch.fx.GraphModule`` gets a node that does it, and copies
+            of it do so, too; others get a hook.
 
     Returns:
         The same network.
     """
-    if not any(isinstance(hook, Together) for hook in model._forward_pre_hooks.values()):
-        together = Together()
-        model.register_forward_pre_hook(together)
-        model.register_forward_hook(together.forget, always_call=True)
+    if isinstance(model, fx.GraphModule):
+        layers = [one for one in model.modules() if isinstance(one, SteerableMap) and one.packs]
+        first = next((node for node in model.graph.nodes if node.op == "placeholder" and node.users), None)
+        if first is not None and len(layers) > 1 and not any(isinstance(one, Together) for one in model.modules()):
+            name = "together"
+            while hasattr(model, name):
+                name += "_"
+            model._modules = {name: Together(layers).train(model.training), **model._modules}  # where copies have it
+            with model.graph.inserting_after(first):
+                node = model.graph.call_module(name, (first,))
+            first.replace_all_uses_with(node, lambda user: user is not node)
+            model.recompile()
+    elif not any(isinstance(hook, _Before) for hook in model._forward_pre_hooks.values()):
+        model.register_forward_pre_hook(_Before())
     return model
+
+
+class _Before:
+    """A hook that expands the kernels of a network's layers before it is called; they may be exchanged."""
+
+    def __init__(self) -> None:
+        self.together = Together([])
+
+    def __call__(self, model: nn.Module, inputs: Any) -> None:
+        if model.training and not torch.compiler.is_compiling():
+            self.together._layers = [one for one in model.modules() if isinstance(one, SteerableMap) and one.packs]
+            self.together(None)
 
 
 @dataclass(frozen=True)
@@ -66,31 +88,28 @@ class _Bundle:
     ends: tuple[int, ...]
 
 
-class Together:
-    """A hook that expands the kernels of a network's layers before it is called."""
+class Together(nn.Module):
+    """Expands the kernels of layers, which each of them uses once, and hands on what it is given.
 
-    def __init__(self) -> None:
+    Args:
+        layers: They stay where they are in a network.
+    """
+
+    def __init__(self, layers: Sequence[SteerableMap]) -> None:
+        super().__init__()
+        self._layers = list(layers)
         self._known: tuple[Any, list[_Bundle]] | None = None
-        self._waiting: list[SteerableMap] = []
 
-    def __call__(self, model: nn.Module, inputs: Any) -> None:
+    def forward(self, x: Any) -> Any:
         """Hand every layer its kernel."""
-        if torch.compiler.is_compiling() or not (model.training and torch.is_grad_enabled()):
-            return
-        self.forget()
-        layers = [one for one in model.modules() if isinstance(one, SteerableMap) and one.packs]
-        chosen = [one for one in layers if one.training and one._held is None and has_kernels(one.weight)]
-        if len(chosen) < 2 or len({one.weight.device for one in chosen}) > 1:
-            return
-        for layer, kernel in zip(chosen, self.expand(chosen, wanted_dtype(chosen[0].weight)), strict=True):
-            layer._ready = kernel
-        self._waiting = chosen
-
-    def forget(self, *_: Any) -> None:
-        """Kernels are for one call."""
-        for layer in self._waiting:
-            layer._ready = None
-        self._waiting = []
+        if not torch.compiler.is_compiling() and self.training and torch.is_grad_enabled():
+            for layer in self._layers:
+                layer._ready = None
+            chosen = [one for one in self._layers if one.training and one._held is None and has_kernels(one.weight)]
+            if len(chosen) > 1 and len({one.weight.device for one in chosen}) == 1:
+                for layer, kernel in zip(chosen, self.expand(chosen, wanted_dtype(chosen[0].weight)), strict=True):
+                    layer._ready = kernel
+        return x
 
     def expand(self, layers: Sequence[SteerableMap], dtype: torch.dtype) -> list[Tensor]:
         """The kernels of layers, as ``packed_kernel`` gives them."""
@@ -120,7 +139,7 @@ class Together:
         return self._known[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_known": None, "_waiting": []}
+        return {**self.__dict__, "_known": None}
 
 
 def _bundle(layers: Sequence[SteerableMap], numbers: Sequence[int], where: Sequence[tuple[int, int] | None]) -> _Bundle:

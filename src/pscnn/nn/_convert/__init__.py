@@ -18,6 +18,7 @@ from pscnn.nn._convert._source import PATHS, DroppedPath, Kind, Recipe, Tracer, 
 from pscnn.nn._convert._walk import rewrite
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._fourier import function_field
+from pscnn.nn._together import expand_together
 
 __all__ = ["Method", "RestrictHere", "convert"]
 
@@ -216,4 +217,4 @@ def convert(
         model = nn.Sequential(model).train(model.training)  # one layer: called, not looked into
     recipe = Recipe(field, new_density, in_type, out_type, method, max_pool == "norm")
     converted = rewrite(read(model, kind_of), recipe)
-    return converted.train(model.training)
+    return expand_together(converted.train(model.training))
