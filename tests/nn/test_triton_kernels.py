@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from pscnn import FieldType, Likelihood, models, nn
 from pscnn.groups import O2, O3, SO2, SO3, D, Group, direct_sum
 from pscnn.nn import _batch_norm, _expansion, _fast, _fourier, _gated_batch_norm, _nonlinearity, _norm_act
+from pscnn.nn._layer import Layer
 from pscnn.nn._operation import Operation
 from pscnn.nn._together import Together
 
@@ -70,7 +71,7 @@ def test_in_the_interpreter() -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 8 + 3 + 3 + 4 + 1 + 2 + 4 + 1 + 10 + 1)
+    assert found.stdout.split() == ["the", "same"] * (len(CASES) + 16 + 8 + 6 + 3 + 3 + 4 + 1 + 2 + 4 + 1 + 14 + 1)
 
 
 def use_kernels(here: bool) -> None:
@@ -113,6 +114,27 @@ def compare_layers(layer: torch.nn.Module, x: torch.Tensor) -> None:
     check(results[:2])
 
 
+def compare_in_half_precision(layer: Layer) -> None:
+    """Several fields at once, also if their number is no multiple, against single precision.
+
+    What lies behind the channels of maps that are not ours is not looked at.
+    """
+    torch.manual_seed(0)
+    channels, results = layer.in_type.size, []
+    x = torch.randn(3, channels, 9, 11).half()  # the interpreter does not multiply bfloat16
+    around = torch.full((3, 9, 11, channels + 7), torch.nan, dtype=x.dtype).movedim(-1, 1)
+    around[:, :channels] = x
+    gradient = torch.randn(3, layer.out_type.size, 9, 11)
+    for source, here in ((x.float(), False), (around[:, :channels], True)):
+        use_kernels(here)
+        source = source.detach().requires_grad_()
+        y = copy.deepcopy(layer)(source)
+        results.append([y.float(), *(g.float() for g in torch.autograd.grad(y, source, gradient.to(y.dtype)))])
+    assert y.dtype == x.dtype
+    assert vars(y)["_padded"][:, layer.out_type.size :].eq(0).all()
+    check(results, rtol=0, atol=3e-2)
+
+
 def compare_blurs(dimension: int, stride: int, padding: int, size: int) -> None:
     group = O2() if dimension == 2 else SO3()
     fields = FieldType(group, 5 * [group.trivial])
@@ -131,6 +153,27 @@ def compare_strided(layer: nn.AvgPoolAntialiased | nn.Conv2d | nn.Conv3d, size: 
         (second,) = torch.autograd.grad(gradient.square().sum(), x)
         results.append([y, gradient, second])
     check(results)
+
+
+def compare_folds(channels: int, kernel: int, padding: int, sides: tuple[int, int]) -> None:
+    """Strided convolutions of images of a few channels, in any layout, also of those that are centred by averaging."""
+    torch.manual_seed(0)
+    scalars = FieldType(O2(), channels * [O2().trivial])
+    layer = nn.Conv2d(
+        scalars, FieldType(O2(), 3 * [O2().functions(2)]), kernel, 2, padding, likelihood=Likelihood(O2(), 1)
+    )
+    x, results = torch.randn(2, *sides, channels).movedim(-1, 1), []
+    for here, image in ((False, x), (True, x), (True, x.contiguous())):
+        use_kernels(here)
+        y = layer(image)
+        once = torch.autograd.grad(y.square().sum(), layer.weight, retain_graph=True)
+        first = torch.autograd.grad(y.square().sum(), layer.weight, create_graph=True)
+        results.append([y, *once, *first, *torch.autograd.grad(first[0].square().sum(), layer.weight)])
+        plain = torch.nn.functional.conv2d(image, layer.kernel(), layer.full_bias(), 2, padding)
+        torch.testing.assert_close(nn.convolve(image, *layer.kernel_and_bias(), 2, padding, 1), plain)
+    scale = float(results[0][-1].abs().max())
+    check(results[:2], rtol=1e-3, atol=1e-4 * scale)
+    check(results[1:], rtol=1e-3, atol=1e-4 * scale)
 
 
 def compare_pools() -> None:
@@ -282,14 +325,18 @@ def check_operations() -> None:
     layer = nn.GatedBatchNorm(FieldType(O2(), 6 * [direct_sum(list(O2().irreps(2)))]))
     norm, vectors = layer.norm, torch.rand(4, 60)
     found = torch.rand(len(norm.bias) + 2 * len(norm.weight) + 4 * 60)
-    tables, numbers = (layer.gate.gate_of, layer.gate.members), (1, 4, 10)
+    tables, numbers = (layer.gate.gate_of, layer.gate.picked), (1, 12, 30)
     with_arguments: list[tuple[Operation, tuple[object, ...]]] = [
         (_norm_act.map_statistics, (x, norm.weight, norm.bias, norm.table, norm.directions, norm.eps)),
         (_norm_act.norm_act, (x, *tables, vectors, *numbers)),
-        (_norm_act.norm_act_vectors, (x, g, *tables, found, norm.table, norm.directions, *numbers)),
-        (_norm_act.norm_act_backward, (x, g, *tables, vectors, vectors, *numbers)),
+        (_norm_act.norm_act_gradients, (x, g, *tables, found, norm.table, norm.directions, *numbers)),
+        (_norm_act.act_gradient, (x, g, *tables, vectors, *numbers)),
         (_fast.blurred, (torch.randn(2, 5, 6, 32).movedim(-1, 1), torch.rand(5), [3, 3], 2, 2, False)),
         (_fast.image_patches, (torch.randn(2, 1, 6, 6), [4, 4], 3, 1, 0, 32)),
+        (_fast.convolved, (x, torch.randn(36, 60, 3, 3), 1, 1, 1)),
+        (_fast.convolved_back, (g, x, torch.randn(36, 60, 3, 3), 1, 1, 1, True)),
+        (_norm_act.follow, (found, norm.running_mean, norm.running_var, norm.num_batches_tracked, 60, 0.1)),
+        (_fast.folded_image, (torch.randn(2, 3, 7, 8), [4, 4], 1, [0, 1], torch.float32)),
     ]
     fields = FieldType(O2(), 3 * [O2().functions(2)])
     for likelihood in (None, Likelihood(O2(), 2)):
@@ -301,7 +348,7 @@ def check_operations() -> None:
         largest = max(conv._shape.irreps, default=0)
         with_arguments.append((_expansion.expand, (*made, sizes, [3, 3], largest, torch.bfloat16)))
         kernel, *rest = _expansion.expand(*made, sizes, [3, 3], largest, torch.float32)
-        with_arguments.append((_expansion.expand_back, (kernel[:30, :30], *made, *rest, sizes, largest)))
+        with_arguments.append((_expansion.expand_back, (kernel, *made, *rest, sizes, largest)))
     for operation, arguments in with_arguments:
         torch.library.opcheck(operation.known, arguments, test_utils=("test_schema", "test_faketensor"))
         print("the same")
@@ -329,8 +376,17 @@ if __name__ == "__main__":
     _triton_kernels.PROGRAMS = 8  # so that programs walk
     for case in CASES:
         compare_layers(*layer_and_input(*case))
+    for copies, plane, frequency in ((6, O2(), 2), (7, O2(), 2), (1, SO2(), 2), (3, O2(), 4)):
+        functions = FieldType(plane, copies * [plane.functions(frequency)])
+        irreps = FieldType(plane, copies * [direct_sum(list(plane.irreps(frequency)))])
+        compare_in_half_precision(nn.FourierBatchNorm(functions, degree=2 * frequency))
+        compare_in_half_precision(nn.FourierPointwise(functions, degree=4 * frequency))
+        compare_in_half_precision(nn.GatedBatchNorm(irreps))
+        compare_in_half_precision(nn.GatedNonlinearity(irreps))
     for blur in ((2, 2, 1, 15), (2, 1, 1, 6), (2, 2, 0, 12), (3, 2, 2, 7)):
         compare_blurs(*blur)
+    for image in ((3, 7, 3, (16, 17)), (1, 4, 0, (13, 12)), (4, 3, 1, (9, 9))):
+        compare_folds(*image)
     compare_pools()
     irreps = FieldType(O2(), 3 * [direct_sum(list(O2().irreps(2)))])
     compare_nonlinearities(nn.GatedNonlinearity(irreps))

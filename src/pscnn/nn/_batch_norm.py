@@ -14,7 +14,7 @@ from pscnn.nn._fast import fused
 from pscnn.nn._field_norm import FieldStatistics, channel_statistics, field_norm, field_statistics
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer
-from pscnn.nn._norm_act import NONE, Following, norm_act, normalised, split_statistics
+from pscnn.nn._norm_act import NONE, Following, follow, norm_act, normalised, split_statistics
 
 
 class BatchNorm(Layer):
@@ -86,15 +86,16 @@ class BatchNorm(Layer):
                 mean, variance, weight, bias = self.channel_statistics()
             scale = weight * (variance + self.eps).rsqrt()
             one, two, *numbers = following
-            y = norm_act(x, one, two, torch.cat([scale, bias - mean * scale]), *numbers)
-            return y[:, : x.shape[1] - following.gates * (x.shape[1] // following.size)]
+            return norm_act(x, one, two, torch.cat([scale, bias - mean * scale]), *numbers)
         count = x.numel() // x.shape[1]
         # A compiler is told of operations that change nothing.
         alone = count > 1 and type(x) is Tensor and not torch.compiler.is_compiling()
         running = (self.running_mean, self.running_var, self.num_batches_tracked, self.momentum) if alone else None
         ingredients = self.weight, self.bias, self.table, self.directions, self.eps
         y, found = normalised(x, *ingredients, *following, running)
-        if running is None:
+        if torch.compiler.is_compiling() and count > 1 and self.running_mean.dtype == torch.float32:
+            follow(found, self.running_mean, self.running_var, self.num_batches_tracked, count, self.momentum)
+        elif running is None:
             centre, variance, *_ = split_statistics(found, len(self.weight), x.shape[1])
             self.update(centre, variance, count)
         return y

@@ -13,8 +13,8 @@ from torch.fx import Proxy
 
 from pscnn.kernels import Gaussian
 from pscnn.measures import Measure
-from pscnn.nn._centred import Centred, centred, surrounded
-from pscnn.nn._fast import convolve
+from pscnn.nn._centred import Centred, centred, leftover, surrounded
+from pscnn.nn._fast import by_folding, can_fold, convolve
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType
 from pscnn.nn._steerable import SteerableMap
@@ -85,7 +85,10 @@ class _Conv(SteerableMap):
 
     def convolve(self, x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
         """Convolve with a given kernel and bias under this layer's stride, padding and dilation."""
-        x = centred(surrounded(x, self.dimension, self._before, self.padding_mode), *self._window)
+        x = surrounded(x, self.dimension, self._before, self.padding_mode)
+        if can_fold(x, kernel, self.stride, self.dilation, self.groups):
+            return by_folding(x, kernel, bias, self._window[-1], leftover(x, *self._window))
+        x = centred(x, *self._window)
         return convolve(x, kernel, bias, self.stride, self._window[-1], self.dilation, self.groups)
 
     def plain(self) -> nn.Module:

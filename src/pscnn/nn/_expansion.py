@@ -179,7 +179,7 @@ def _expand(
     weight: Tensor, given: Tensor | None, sampled: Tensor, table: Tensor | None, constants: list[Tensor],
     copies: list[int], spatial: list[int], largest: int, dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The padded kernel; and, of a density, its moments and masses."""
+    """The kernel; and, of a density, its moments and masses."""
     from pscnn.nn import _triton_expansion
 
     moments, masses = weight.new_empty(0), weight.new_empty(0)
@@ -191,7 +191,7 @@ def _expand(
     block = torch.mm(turned, sampled, out=weight.new_empty(len(turned), sampled.shape[1]))
     padded = empty(block, *_padded_sides(copies), spatial, dtype)
     _triton_expansion.pack(block, padded, copies)
-    return padded, moments, masses
+    return with_surplus(padded, copies[1] * copies[3], copies[0] * copies[2]), moments, masses
 
 
 def _expand_back(
@@ -224,7 +224,8 @@ def _fake_expand(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     entries, nodes = constants[2].shape if constants else (0, 0)
     padded = empty(weight, *_padded_sides(copies), spatial, dtype)
-    return padded, weight.new_empty(entries), weight.new_empty(nodes)
+    kernel = padded.narrow(0, 0, copies[0] * copies[2]).narrow(1, 0, copies[1] * copies[3])
+    return kernel, weight.new_empty(entries), weight.new_empty(nodes)
 
 
 _MADE_OF = "Tensor weight, Tensor? given, Tensor sampled, Tensor? table, Tensor[] constants"
@@ -253,11 +254,10 @@ class Expanded(torch.autograd.Function):
         dtype: torch.dtype, *constants: Tensor,
     ) -> Tensor:  # fmt: skip
         numbers = list(shape.copies), list(shape.spatial), shape.largest
-        padded, moments, masses = expand(weight, given, sampled, table, list(constants), *numbers, dtype)
+        kernel, moments, masses = expand(weight, given, sampled, table, list(constants), *numbers, dtype)
         ctx.save_for_backward(weight, given, sampled, table, moments, masses, *constants)
         ctx.shape = shape
-        rows, columns = shape.channels
-        return with_surplus(padded, columns, rows)
+        return kernel
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

@@ -18,6 +18,8 @@ CHANNELS = 32
 """Tensor cores take channels in such portions; other counts fall back to kernels of half the speed or less."""
 FEW_CHANNELS, COLUMNS = 4, 352
 """A kernel of no more input channels and entries per output channel is multiplied with the image's patches."""
+FOLDED = 16
+"""Channels of images that are folded: four times as many as before, filled up."""
 HAS_TRITON = importlib.util.find_spec("triton") is not None  # not asked within a network: compilers would stop there
 
 
@@ -104,6 +106,24 @@ def padded_kernel(kernel: Tensor) -> Tensor:
     return _padded(kernel, kernel.shape[1], len(kernel)) if handed is None else handed
 
 
+def _saved(x: Tensor, rows: int) -> Tensor | None:
+    """A map, or a kernel, that was kept for the way back, with what lies behind it up to whole portions.
+
+    Found by its distances in memory, since compiled code keeps tensors and not what was handed on with them. Only maps
+    of ours and slices of larger ones have such; what lies behind the latter meets zeros or is not looked at.
+    """
+    step = x.shape[1] + -x.shape[1] % CHANNELS
+    if torch.is_grad_enabled() or _transformed(x) or x.stride(1) != 1:
+        return None
+    strides, size = [], step
+    for n in reversed(x.shape[2:]):
+        strides.append(size)
+        size *= n
+    shape, wanted = (rows, step, *x.shape[2:]), (size, 1, *reversed(strides))
+    memory = x.untyped_storage().nbytes() // x.element_size() - x.storage_offset()
+    return x.as_strided(shape, wanted) if x.stride() == wanted and rows * size <= memory else None
+
+
 def _handed_on(x: Tensor) -> Tensor | None:
     # What was handed on has no history: where gradients have gradients it would be lost.
     if torch.compiler.is_compiling() or torch.is_grad_enabled() or _transformed(x):
@@ -133,6 +153,8 @@ def convolve(
         return y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
     if torch.is_autocast_enabled("cuda"):
         x, kernel = (t.to(torch.get_autocast_dtype("cuda")) for t in (x, kernel))
+    if can_fold(x, kernel, stride, dilation, groups):
+        return by_folding(x, kernel, bias, padding, [0, 0])
     few = kernel.shape[1] <= FEW_CHANNELS and kernel[0].numel() <= COLUMNS
     if few and dilation == 1 and not x.requires_grad:
         y = by_patches(x, kernel, stride, padding)
@@ -210,6 +232,133 @@ image_patches = Operation(
 )
 
 
+def can_fold(x: Tensor, kernel: Tensor, stride: int, dilation: int, groups: int) -> bool:
+    """Whether ``by_folding`` does this convolution."""
+    few = kernel.ndim == 4 and kernel.shape[1] <= FEW_CHANNELS and kernel.shape[-1] > 2
+    alone = (stride, dilation, groups) == (2, 1, 1)
+    return few and alone and fused(x) and not x.requires_grad and not _transformed(kernel)
+
+
+def by_folding(x: Tensor, kernel: Tensor, bias: Tensor | None, padding: int, halves: Sequence[int]) -> Tensor:
+    """A convolution of stride 2 of images with a few channels that have no gradient.
+
+    Args:
+        x: The images.
+        kernel: Of any size.
+        bias: Or none.
+        padding: Zeros around the images.
+        halves: For each axis 1 if images are averages of two neighbours along it, one pixel fewer, else 0.
+    """
+    if torch.is_autocast_enabled("cuda"):
+        kernel = kernel.to(torch.get_autocast_dtype("cuda"))
+    y: Tensor = _by_folding(x, kernel, padding, list(halves))
+    return y if bias is None else y + bias.to(y.dtype).view(-1, 1, 1)
+
+
+class ByFolding(torch.autograd.Function):
+    """Four neighbouring pixels of an image become one with four times the channels, for a kernel of half the size.
+
+    So it has stride 1 and enough channels for tensor cores. The image is folded again for the kernel's gradient.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, kernel: Tensor, padding: int, halves: list[int]) -> Tensor:
+        folded, small = _folded(x, kernel, padding, halves), -(-kernel.shape[-1] // 2)
+        parts = F.pad(kernel, (0, 2 * small - kernel.shape[-1]) * 2).unflatten(3, (small, 2)).unflatten(2, (small, 2))
+        parts = parts.permute(0, 3, 5, 1, 2, 4).flatten(1, 3)
+        y = F.conv2d(folded, _padded(parts, len(parts[0]) - folded.shape[1], len(kernel)))
+        return with_surplus(y, len(kernel))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, kernel, *ctx.options = inputs
+        ctx.save_for_backward(x, kernel)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, kernel = ctx.saved_tensors
+        folded, (count, channels, size, _) = _folded(x, kernel, *ctx.options), kernel.shape
+        g, small = portions(gradients[0].to(folded.dtype)), -(-size // 2)
+        like = empty(folded, g.shape[1], folded.shape[1], (small, small))
+        where = [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False]
+        _, parts, _ = torch.ops.aten.convolution_backward(g, folded, like, None, *where)
+        parts = parts[:count, : 4 * channels].unflatten(1, (2, 2, channels)).permute(0, 3, 4, 1, 5, 2)
+        return None, parts.flatten(4, 5).flatten(2, 3)[:, :, :size, :size], None, None
+
+
+_by_folding = differentiable(ByFolding)
+
+
+def _folded(x: Tensor, kernel: Tensor, padding: int, halves: list[int]) -> Tensor:
+    small = -(-kernel.shape[-1] // 2)
+    sides = [
+        (n - half + 2 * padding - kernel.shape[-1]) // 2 + small for n, half in zip(x.shape[2:], halves, strict=True)
+    ]
+    return folded_image(x, sides, padding, halves, kernel.dtype)
+
+
+def _folded_image(x: Tensor, sides: list[int], padding: int, halves: list[int], dtype: torch.dtype) -> Tensor:
+    """Images (B, C, H, W) to (B, 4 C and zeros, H', W'); of four pixels the channels lie one after the other."""
+    from pscnn.nn import _triton_kernels
+
+    y = empty(x, len(x), FOLDED, sides, dtype)
+    _triton_kernels.fold(x, y, padding, halves)
+    return y
+
+
+folded_image = Operation(
+    "(Tensor x, SymInt[] sides, SymInt padding, SymInt[] halves, ScalarType dtype) -> Tensor",
+    _folded_image,
+    lambda x, sides, padding, halves, dtype: empty(x, len(x), FOLDED, sides, dtype),
+)
+
+
+def _convolved(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
+    run = F.conv2d if x.ndim == 4 else F.conv3d
+    y = run(portions(x), padded_kernel(kernel), None, stride, padding, dilation)
+    return with_surplus(channels_last(y), len(kernel))  # kernels of zeros give zeros
+
+
+def _convolved_back(
+    g: Tensor, x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int, wanted: bool
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the map, if it is wanted, and of the kernel."""
+    spatial, rows = x.ndim - 2, len(kernel) + -len(kernel) % CHANNELS
+    map_, whole = _saved(x, len(x)), _saved(kernel, rows)
+    given = portions(x) if map_ is None else map_, padded_kernel(kernel) if whole is None else whole
+    options = [stride] * spatial, [padding] * spatial, [dilation] * spatial
+    dx, d_kernel, _ = torch.ops.aten.convolution_backward(
+        portions(g), *given, None, *options, False, [0] * spatial, 1, [wanted, True, False]
+    )
+    d_kernel = channels_last(d_kernel).narrow(0, 0, len(kernel)).narrow(1, 0, x.shape[1])
+    return with_surplus(channels_last(dx), x.shape[1]) if wanted else g.new_empty(0), d_kernel
+
+
+def _fake_convolved(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
+    sides = _sides(x, dilation * (kernel.shape[-1] - 1) + 1, stride, padding)
+    return empty(x, len(x), len(kernel) + -len(kernel) % CHANNELS, sides).narrow(1, 0, len(kernel))
+
+
+def _fake_convolved_back(
+    g: Tensor, x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int, wanted: bool
+) -> tuple[Tensor, Tensor]:
+    count, channels = kernel.shape[:2]
+    rows, columns = count + -count % CHANNELS, channels + -channels % CHANNELS
+    d_kernel = empty(kernel, rows, columns, kernel.shape[2:]).narrow(0, 0, count).narrow(1, 0, channels)
+    return empty_map(x, channels).narrow(1, 0, channels) if wanted else g.new_empty(0), d_kernel
+
+
+_NUMBERS = "SymInt stride, SymInt padding, SymInt dilation"
+convolved = Operation(f"(Tensor x, Tensor kernel, {_NUMBERS}) -> Tensor", _convolved, _fake_convolved)
+convolved_back = Operation(
+    f"(Tensor g, Tensor x, Tensor kernel, {_NUMBERS}, bool wanted) -> (Tensor, Tensor)",
+    _convolved_back,
+    _fake_convolved_back,
+)
+
+
 class ByPortions(torch.autograd.Function):
     """A convolution with zeros in both maps and the kernel up to whole portions of channels; a view without surplus.
 
@@ -220,9 +369,7 @@ class ByPortions(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
-        run = F.conv2d if x.ndim == 4 else F.conv3d
-        y = run(portions(x), padded_kernel(kernel), None, stride, padding, dilation)
-        return with_surplus(y, len(kernel))  # kernels of zeros give zeros
+        return convolved(x, kernel, stride, padding, dilation)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -232,15 +379,10 @@ class ByPortions(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, kernel = ctx.saved_tensors
-        spatial = x.ndim - 2
-        stride, padding, dilation = ([n] * spatial for n in ctx.options)
-        g, wanted = portions(gradients[0].to(x.dtype)), [ctx.needs_input_grad[0], True, False]
-        padded = portions(x), padded_kernel(kernel)
-        dx, d_kernel, _ = torch.ops.aten.convolution_backward(
-            g, *padded, None, stride, padding, dilation, False, [0] * spatial, 1, wanted
-        )
-        dx = with_surplus(dx, x.shape[1]) if ctx.needs_input_grad[0] else None
-        return dx, d_kernel.narrow(0, 0, kernel.shape[0]).narrow(1, 0, x.shape[1]), None, None, None
+        stride, padding, dilation = ctx.options
+        wanted = ctx.needs_input_grad[0]
+        dx, d_kernel = convolved_back(gradients[0].to(x.dtype), x, kernel, stride, padding, dilation, wanted)
+        return dx if wanted else None, d_kernel, None, None, None
 
 
 by_portions = differentiable(ByPortions)
@@ -295,7 +437,7 @@ class Blur(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
         if fused(x):
-            return with_surplus(blurred(portions(x), along.float(), sizes, stride, padding, back), x.shape[1])
+            return blurred(x, along.float(), sizes, stride, padding, back)
         for axis, size in enumerate(sizes, 2):
             x = (_adjoint if back else _along)(x, along.to(x.dtype), axis, size, stride, padding)
         return channels_last(x)
@@ -341,18 +483,22 @@ def _adjoint(g: Tensor, taps: Tensor, axis: int, size: int, stride: int, padding
 
 
 def _blurred(x: Tensor, along: Tensor, sizes: list[int], stride: int, padding: int, back: bool) -> Tensor:
-    """The blur of a map with its channels innermost, to sides of given lengths; or its adjoint."""
+    """The blur of a map, to sides of given lengths; or its adjoint."""
     from pscnn.nn import _triton_kernels
 
-    y = x.movedim(1, -1).contiguous()
+    y = portions(x).movedim(1, -1).contiguous()
     for axis, size in enumerate(sizes, 1):
         source, y = y, y.new_empty(*y.shape[:axis], size, *y.shape[axis + 1 :])
         _triton_kernels.blur(source, y, along, axis, stride, padding, back)
-    return y.movedim(-1, 1)
+    return with_surplus(y.movedim(-1, 1), x.shape[1])
+
+
+def _fake_blurred(x: Tensor, along: Tensor, sizes: list[int], *_: Any) -> Tensor:
+    return empty(x, len(x), x.shape[1] + -x.shape[1] % CHANNELS, sizes).narrow(1, 0, x.shape[1])
 
 
 blurred = Operation(
     "(Tensor x, Tensor along, SymInt[] sizes, SymInt stride, SymInt padding, bool back) -> Tensor",
     _blurred,
-    lambda x, along, sizes, *_: x.new_empty(len(x), *sizes, x.shape[1]).movedim(-1, 1),
+    _fake_blurred,
 )

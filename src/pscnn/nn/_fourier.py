@@ -12,12 +12,12 @@ from torch import Tensor
 
 from pscnn._memo import memo
 from pscnn._types import Array
-from pscnn.groups import O2, SO2, FunctionSpace, Group, Representation
+from pscnn.groups import O2, SO2, FunctionSpace, Group, Representation, block_diagonal
 from pscnn.nn._batch_norm import BatchNorm
-from pscnn.nn._fast import fused
+from pscnn.nn._fast import CHANNELS, fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Layer, Nonlinearity
-from pscnn.nn._nonlinearity import unit_scale
+from pscnn.nn._nonlinearity import tensor_core_width, unit_scale
 from pscnn.nn._norm_act import FOURIER, Act, Following
 
 LARGEST = 64
@@ -105,7 +105,9 @@ class FourierPointwise(Nonlinearity):
         if isinstance(rho, FunctionSpace):
             names, arrays = ("to_samples", "to_coefficients"), _transforms(rho, degree)
             if function is F.elu and rho.size <= LARGEST:
-                names, arrays = (*names, "forth", "back"), (*arrays, *_tables(rho, degree))  # type: ignore[assignment]
+                self._several = _together(rho, degree)
+                more = _tables(rho, degree, self._several)
+                names, arrays = (*names, "forth", "back"), (*arrays, *more)  # type: ignore[assignment]
                 self.add_constant("unit", unit_scale(in_type.size), torch.empty(0, device=device))
             for key, array in zip(names, arrays, strict=True):
                 self.add_constant(key, array, torch.empty(0, device=device, dtype=dtype))
@@ -117,7 +119,7 @@ class FourierPointwise(Nonlinearity):
         """What kernels on a GPU do of it: ELU of functions in single precision."""
         if "forth" not in self._arrays or self.forth.dtype != torch.float32:
             return None
-        return Following(self.forth, self.back, FOURIER, 0, self._size)
+        return Following(self.forth, self.back, FOURIER, 0, self._several * self._size)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check(x)
@@ -197,13 +199,22 @@ class FourierBatchNorm(Layer):
 
 
 @memo
-def _tables(space: FunctionSpace, degree: int) -> tuple[Array, Array]:
-    """Both transforms as right factors, (W, S) and (S, W), with zeros up to powers of two of 16 or more."""
-    to_samples, to_coefficients = _transforms(space, degree)
-    width, samples = (max(16, 1 << (n - 1).bit_length()) for n in (space.size, len(to_samples)))
-    grow = (0, width - space.size), (0, samples - len(to_samples))
+def _tables(space: FunctionSpace, degree: int, several: int) -> tuple[Array, Array]:
+    """Both transforms of several fields side by side, as kernels want them.
+
+    As right factors, (W, S) and (S, W), with zeros up to powers of two of 16 or more, and samples in units of log 2.
+    """
+    to_samples, to_coefficients = (block_diagonal(several * [matrix]) for matrix in _transforms(space, degree))
+    samples, width = to_samples.shape
+    grow = [(0, tensor_core_width(n) - n) for n in (width, samples)]
     # The kernels read them row by row.
-    return np.ascontiguousarray(np.pad(to_samples.T, grow)), np.ascontiguousarray(np.pad(to_coefficients.T, grow[::-1]))
+    forth = np.pad(to_samples.T / math.log(2), grow)
+    return np.ascontiguousarray(forth), np.ascontiguousarray(np.pad(to_coefficients.T * math.log(2), grow[::-1]))
+
+
+def _together(space: FunctionSpace, degree: int) -> int:
+    """How many fields one product transforms: as fill a tile of a GPU's tensor cores best."""
+    return max(1, min(CHANNELS // space.size, 2 * CHANNELS // len(_transforms(space, degree)[0])))
 
 
 @memo

@@ -11,11 +11,14 @@ from torch import Tensor, nn
 from pscnn._differentiable import differentiable
 from pscnn._memo import memo
 from pscnn._types import AnyArray, IntArray
-from pscnn.groups import Representation, direct_sum
-from pscnn.nn._fast import fused
+from pscnn.groups import Representation, block_diagonal, direct_sum
+from pscnn.nn._fast import CHANNELS, fused
 from pscnn.nn._field_type import FieldType
 from pscnn.nn._layer import Device, DType, Nonlinearity, period
 from pscnn.nn._norm_act import GATE, Act, Following
+
+LARGEST = 128
+"""Channels of a field, with its gates, that a kernel scales by matrices; larger ones have operations of their own."""
 
 
 def check_irrep_basis(layer: str, fields: FieldType) -> None:
@@ -61,7 +64,7 @@ class GatedNonlinearity(Nonlinearity):
     features: Tensor
     which: Tensor
     gate_of: Tensor
-    members: Tensor
+    picked: Tensor
     unit: Tensor
 
     def __init__(self, out_type: FieldType, gates: Gates = "irrep") -> None:
@@ -81,16 +84,19 @@ class GatedNonlinearity(Nonlinearity):
         self.add_constant("gates", np.flatnonzero(is_gate), torch.empty(0))
         self.add_constant("features", np.flatnonzero(~is_gate), torch.empty(0))
         self.add_constant("which", np.repeat(np.arange(len(sizes)), sizes), torch.empty(0))
-        if self._single:
-            self.add_constant("unit", unit_scale(self.in_type.size), torch.empty(0))
-            for name, table in zip(("gate_of", "members"), _partners(tuple(sizes)), strict=True):
+        channels = len(is_gate)
+        if self._single and channels <= LARGEST:
+            self._several = max(1, CHANNELS // channels)
+            for name, table in zip(("gate_of", "picked"), _matrices(tuple(sizes), self._several), strict=True):
                 self.add_constant(name, table, torch.empty(0))
+            self.add_constant("unit", unit_scale(self.in_type.size), torch.empty(0))
 
     def following(self) -> Following | None:
-        """What kernels on a GPU do of it; only for equal fields."""
-        if not self._single:
+        """What kernels on a GPU do of it; only for equal fields that are not too large."""
+        if "unit" not in self._arrays:
             return None
-        return Following(self.gate_of, self.members, GATE, self._gates, self.in_type.size // self._copies)
+        size = self._several * self.in_type.size // self._copies
+        return Following(self.gate_of, self.picked, GATE, self._several * self._gates, size)
 
     @property
     def gate_channels(self) -> IntArray:
@@ -117,24 +123,34 @@ class GatedNonlinearity(Nonlinearity):
 
 @memo
 def unit_scale(channels: int) -> AnyArray:
-    """For every channel 0, 0, 1 and 0: a slope, an offset, a scale and a shift that change nothing."""
-    return np.repeat([[0.0], [0.0], [1.0], [0.0]], channels, axis=1)
+    """For every channel 1 and 0: a scale and a shift that change nothing."""
+    return np.repeat([[1.0], [0.0]], channels, axis=1)
 
 
 @memo
-def _partners(sizes: tuple[int, ...]) -> tuple[AnyArray, AnyArray]:
-    """The gate of each channel, (W,), and the channels of each gate, (M, W), −1 where there are fewer; W = 2ⁿ ≥ P.
+def _matrices(sizes: tuple[int, ...], several: int) -> tuple[AnyArray, AnyArray]:
+    """Two matrices for channels as rows: to the gates of features, and to features only, with zeros around them.
 
     Args:
         sizes: How many channels of a field each of its gates scales.
+        several: Fields side by side.
     """
-    gates, channels = len(sizes), len(sizes) + sum(sizes)
-    width = max(16, 1 << (channels - 1).bit_length())
-    gate_of = np.zeros(width, dtype=np.int32)
-    gate_of[gates:channels] = np.repeat(np.arange(gates), sizes)
-    members = np.full((max(sizes), width), -1, dtype=np.int32)
-    members[np.concatenate([np.arange(d) for d in sizes]), gate_of[gates:channels]] = np.arange(gates, channels)
-    return gate_of, members
+    gates, features = len(sizes), sum(sizes)
+    channels = gates + features
+    gate_of, picked = np.zeros((channels, channels)), np.eye(channels)[:, gates:]
+    gate_of[np.repeat(np.arange(gates), sizes), np.arange(gates, channels)] = 1
+    wide, narrow = (tensor_core_width(several * n) for n in (channels, features))
+    shapes = (wide, wide), (wide, narrow)
+    out = []
+    for matrix, shape in zip((gate_of, picked), shapes, strict=True):
+        blocks = block_diagonal(several * [matrix])
+        out.append(np.pad(blocks, [(0, n - m) for n, m in zip(shape, blocks.shape, strict=True)]))
+    return out[0], out[1]
+
+
+def tensor_core_width(channels: int) -> int:
+    """The next power of two, at least 16: sides of matrices that tensor cores take."""
+    return max(16, 1 << (channels - 1).bit_length())
 
 
 class _Gate(torch.autograd.Function):

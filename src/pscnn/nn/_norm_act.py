@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -21,11 +22,12 @@ class Following(NamedTuple):
     """What follows a normalisation.
 
     Attributes:
-        one: A table: the gate of each channel, (W,); or the transform to samples, (W, S).
-        two: Another: the channels of each gate, (M, W), −1 where there are fewer; or the transform back, (S, W).
+        one: A matrix (W, S), with zeros around it: the gate of each channel, W = S; or the transform to samples, in
+            units of log 2. Anything if nothing follows.
+        two: Another, (S, V): what picks the features; or the transform back.
         kind: NONE, GATE or FOURIER.
-        gates: Channels at the beginning of each field that are used up.
-        size: Channels per field, W ≥ size a power of two.
+        gates: Channels of each block that are used up.
+        size: Channels per block, of one or more fields.
     """
 
     one: Tensor
@@ -57,8 +59,7 @@ class NormAct(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         ingredients = x, weight, bias, table, directions, eps
         found = map_statistics(*ingredients) if running is None else _statistics(*ingredients, running)
-        y = norm_act(x, one, two, found, kind, gates, size)
-        return with_surplus(y, _out_channels(x, gates, size)), found
+        return norm_act(x, one, two, found, kind, gates, size), found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -71,21 +72,17 @@ class NormAct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
         x, one, two, found, table, directions = ctx.saved_tensors
         channels, fields = x.shape[1], table.shape[0]
-        slopes = norm_act_vectors(x, gradients[0], one, two, found, table, directions, *ctx.numbers)
-        dx = norm_act_backward(x, gradients[0], one, two, found, slopes, *ctx.numbers)
+        dx, slopes = norm_act_gradients(x, gradients[0], one, two, found, table, directions, *ctx.numbers)
         trivial = slopes.shape[0] - 2 * channels - fields
         d_weight, d_bias = slopes.narrow(0, 2 * channels, fields), slopes.narrow(0, 2 * channels + fields, trivial)
-        return with_surplus(dx, channels), d_weight, d_bias, *[None] * 9
+        return dx, d_weight, d_bias, *[None] * 9
 
 
 normalised = differentiable(NormAct)
 
 
 class Act(torch.autograd.Function):
-    """What follows a normalisation, without one; ``unit`` holds 0, 0, 1 and 0 for every channel.
-
-    The last two are a scale and a shift, and the first two a slope and an offset.
-    """
+    """What follows a normalisation, without one; ``unit`` ends with a scale of 1 and a shift of 0 for every channel."""
 
     @staticmethod
     def forward(
@@ -93,7 +90,7 @@ class Act(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x, unit, one, two)
         ctx.numbers = kind, gates, size
-        return with_surplus(norm_act(x, one, two, unit, *ctx.numbers), _out_channels(x, gates, size))
+        return norm_act(x, one, two, unit, *ctx.numbers)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -102,21 +99,25 @@ class Act(torch.autograd.Function):
             y = _act_in_torch(x, *tables, *ctx.numbers)
             (dx,) = torch.autograd.grad(y, x, gradients[0], create_graph=True)
         else:
-            dx = with_surplus(norm_act_backward(x, gradients[0], *tables, unit, unit, *ctx.numbers), x.shape[1])
+            dx = act_gradient(x, gradients[0], *tables, unit, *ctx.numbers)
         return dx, *[None] * 6
 
 
 def _act_in_torch(x: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int) -> Tensor:
-    fields = x.unflatten(1, (-1, size))
+    unit = math.log(2) if kind == FOURIER else 1.0
+    one, two = (one[:size] * unit).to(x.dtype), (two[:, : size - gates] / unit).to(x.dtype)
+    v = F.pad(x, (*[0] * (2 * (x.ndim - 2)), 0, -x.shape[1] % size)).unflatten(1, (-1, size))
     if kind == GATE:
-        opened = fields[:, :, :gates].sigmoid().index_select(2, one[gates:size])
-        return (fields[:, :, gates:] * opened).flatten(1, 2)
-    samples = F.elu(torch.einsum("bnd...,ds->bns...", fields, one[:size].to(x.dtype)))
-    return torch.einsum("bns...,sd->bnd...", samples, two[:, :size].to(x.dtype)).flatten(1, 2)
+        v = v * torch.einsum("bnd...,ds->bns...", v.sigmoid(), one[:, :size])
+        two = two[:size]
+    else:
+        v = F.elu(torch.einsum("bnd...,ds->bns...", v, one))
+    return torch.einsum("bns...,sd->bnd...", v, two).flatten(1, 2)[:, : _out_channels(x, gates, size)]
 
 
 # The compiler sees these as operations of their own. They look at the layouts of what they get when they run, since
-# the compiler may choose others than it announces. Maps that they make have zeros behind their channels.
+# the compiler may choose others than it announces. Maps that they make have zeros behind their channels; the compiler
+# sees that they lie at larger distances.
 
 
 def _statistics(
@@ -145,31 +146,53 @@ def _norm_act(x: Tensor, one: Tensor, two: Tensor, vectors: Tensor, kind: int, g
 
     y = empty_map(x, _out_channels(x, gates, size))
     _triton_kernels.forward(even(x), y, one, two, vectors, kind, gates, size)
-    return y
+    return with_surplus(y, _out_channels(x, gates, size))
 
 
-def _norm_act_vectors(
+def _norm_act_gradients(
     x: Tensor, g: Tensor, one: Tensor, two: Tensor, found: Tensor, table: Tensor, directions: Tensor, kind: int,
     gates: int, size: int,
-) -> Tensor:  # fmt: skip
-    """Slope and offset of x in its gradient, and the gradients of weight and bias, one after the other."""
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The gradient of x; and its slope and offset, and the gradients of weight and bias, one after the other.
+
+    With d the gradient of x · scale + shift it is d · scale + x · slope + offset.
+    """
     from pscnn.nn import _triton_fields, _triton_kernels
 
-    sums = _triton_kernels.sums(even(x), even(g), one, two, found, kind, gates, size)
-    return _triton_fields.field_gradients(sums, found, x.numel() // x.shape[1], table, directions)
+    x, g, dx = even(x), even(g), empty_map(x, x.shape[1])
+    d = g if kind == NONE else dx
+    sums = _triton_kernels.gradients(x, g, d, one, two, found, kind, gates, size, True)
+    slopes = _triton_fields.field_gradients(sums, found, x.numel() // x.shape[1], table, directions)
+    _triton_kernels.combine(x, d, dx, found, slopes)
+    return with_surplus(dx, x.shape[1]), slopes
 
 
-def _norm_act_backward(
-    x: Tensor, g: Tensor, one: Tensor, two: Tensor, vectors: Tensor, slopes: Tensor, kind: int, gates: int, size: int
-) -> Tensor:  # fmt: skip
-    """With d the gradient of x · scale + shift: d · scale + x · slope + offset, the first of ``slopes``."""
+def _act_gradient(
+    x: Tensor, g: Tensor, one: Tensor, two: Tensor, unit: Tensor, kind: int, gates: int, size: int
+) -> Tensor:
     from pscnn.nn import _triton_kernels
 
     dx = empty_map(x, x.shape[1])
-    _triton_kernels.backward(even(x), even(g), dx, one, two, vectors, slopes, kind, gates, size)
-    return dx
+    _triton_kernels.gradients(even(x), even(g), dx, one, two, unit, kind, gates, size, False)
+    return with_surplus(dx, x.shape[1])
 
 
+def _fake_map(x: Tensor, channels: int) -> Tensor:
+    return empty_map(x, channels).narrow(1, 0, channels)
+
+
+def _follow(found: Tensor, mean: Tensor, variance: Tensor, batches: Tensor, count: int, momentum: float) -> None:
+    """Let running statistics follow those of a batch."""
+    from pscnn.nn import _triton_fields
+
+    _triton_fields.follow(found, mean, variance, batches, count, momentum)
+
+
+follow = Operation(
+    "(Tensor found, Tensor(a!) mean, Tensor(b!) variance, Tensor(c!) batches, SymInt count, float momentum) -> ()",
+    _follow,
+    lambda *_: None,
+)
 map_statistics = Operation(
     "(Tensor x, Tensor weight, Tensor bias, Tensor table, Tensor directions, float eps) -> Tensor",
     _map_statistics,
@@ -179,19 +202,23 @@ _KIND = "SymInt kind, SymInt gates, SymInt size"
 norm_act = Operation(
     f"(Tensor x, Tensor one, Tensor two, Tensor vectors, {_KIND}) -> Tensor",
     _norm_act,
-    lambda x, *rest: empty_map(x, _out_channels(x, *rest[-2:])),
+    lambda x, *rest: _fake_map(x, _out_channels(x, *rest[-2:])),
 )
-norm_act_vectors = Operation(
-    f"(Tensor x, Tensor g, Tensor one, Tensor two, Tensor found, Tensor table, Tensor directions, {_KIND}) -> Tensor",
-    _norm_act_vectors,
-    lambda x, g, one, two, found, table, *_: torch.empty_like(found[: len(found) - len(table) - 2 * x.shape[1]]),
+norm_act_gradients = Operation(
+    f"(Tensor x, Tensor g, Tensor one, Tensor two, Tensor found, Tensor table, Tensor directions, {_KIND}) "
+    "-> (Tensor, Tensor)",
+    _norm_act_gradients,
+    lambda x, g, one, two, found, table, *_: (
+        _fake_map(x, x.shape[1]),
+        torch.empty_like(found[: len(found) - len(table) - 2 * x.shape[1]]),
+    ),
 )
-norm_act_backward = Operation(
-    f"(Tensor x, Tensor g, Tensor one, Tensor two, Tensor vectors, Tensor slopes, {_KIND}) -> Tensor",
-    _norm_act_backward,
-    lambda x, *_: empty_map(x, x.shape[1]),
+act_gradient = Operation(
+    f"(Tensor x, Tensor g, Tensor one, Tensor two, Tensor unit, {_KIND}) -> Tensor",
+    _act_gradient,
+    lambda x, *_: _fake_map(x, x.shape[1]),
 )
 
 
 def _out_channels(x: Tensor, gates: int, size: int) -> int:
-    return x.shape[1] - gates * (x.shape[1] // size)
+    return x.shape[1] * (size - gates) // size

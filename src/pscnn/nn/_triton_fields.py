@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pscnn.nn._launch import Kernel
+from pscnn.nn._launch import Kernel, ceil_div
 
 
 @triton.jit
@@ -117,6 +117,25 @@ def _slopes(
     tl.store(out + c, slope, inside)
     tl.store(out + channels + c, offset, inside)
     tl.store(out + 2 * channels + f, d_scale * size)
+
+
+@Kernel
+@triton.jit(do_not_specialize=["trivial", "fields"])
+def _follow_batch(found, running_mean, running_var, batches, trivial, fields, factor, momentum, WIDTH: tl.constexpr):
+    """What ``_statistics`` does with FOLLOW, for statistics that are there."""
+    k = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    _follow(running_mean + k, tl.load(found + k, k < trivial, 0), momentum, k < trivial)
+    _follow(running_var + k, tl.load(found + trivial + k, k < fields, 0) * factor, momentum, k < fields)
+    if tl.program_id(0) == 0:
+        tl.store(batches, tl.load(batches) + 1)
+
+
+def follow(found, running_mean, running_var, batches, count, momentum) -> None:
+    """Let running statistics follow those of a batch with ``count`` values per channel."""
+    trivial, fields = len(running_mean), len(running_var)
+    numbers = trivial, fields, count / (count - 1.0), float(momentum)
+    grid = (ceil_div(max(trivial, fields), 256),)
+    _follow_batch.start(grid, (found, running_mean, running_var, batches), numbers, (256,))
 
 
 def _shape(directions: Tensor) -> tuple[int, int, int]:

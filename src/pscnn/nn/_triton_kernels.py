@@ -1,17 +1,17 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 """Triton kernels, each one pass over memory: normalisation with what follows it, its gradients, and the blur.
 
-A feature map has its channels innermost: a row is a pixel, and in it lie ``copies`` fields of P channels. For gates, a
-field begins with G of them, and then come the irreps that they scale. A program holds FIELDS fields of some rows as a
-tile (rows · FIELDS, W), W ≥ P a power of two, and walks down ``steps`` such tiles. Every value is loaded once, by
-neighbouring threads; that each gate meets its irrep is a gather inside the tile, between the threads of a warp, and a
-Fourier transform is a small matrix product.
+A feature map has its channels innermost: a row is a pixel, and in it lie blocks of P channels, which become Q. A block
+is one or more fields, as many as a matrix of tensor cores takes at once. A program holds one block of some rows as a
+tile (ROWS, W), W ≥ P a power of two, and walks down ``steps`` such tiles. Every value is loaded once, by neighbouring
+threads; that each gate meets its irrep is a small matrix product, as is a Fourier transform.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import os
 
 import torch
 import triton
@@ -19,12 +19,14 @@ import triton.language as tl
 from torch import Tensor
 
 from pscnn.nn._launch import Kernel, ceil_div, power_of_two
-from pscnn.nn._norm_act import FOURIER, NONE
+from pscnn.nn._norm_act import NONE
 
-TILE = 32
-"""Fields in a tile, over all its rows. With it, 4 warps hold 4 values a thread, which measures best."""
-PROGRAMS = 4096
-"""About how many programs there are per portion of fields; sums are left in a quarter as many portions."""
+TILE = 64
+"""Rows of a tile: those of a tensor core's product."""
+PROGRAMS = 1024
+"""About how many programs there are."""
+LOG2_E = tl.constexpr(math.log2(math.e))
+ASSEMBLY = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1" and torch.version.hip is None)
 
 # Code is not compiled anew for numbers that depend on the size of a batch.
 
@@ -38,15 +40,16 @@ def _moments(x, found, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, 
     """
     c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     row, column, inside = tl.arange(0, ROWS)[:, None], c[None, :], c < channels
+    there = column < x_row  # several at a time: their number is known
     total = tl.zeros((ROWS, WIDTH), tl.float32)
     squares = tl.zeros((ROWS, WIDTH), tl.float32)
     first = tl.program_id(0).to(tl.int64) * ROWS * steps
     count = tl.minimum(rows - first, ROWS * steps).to(tl.float32)
-    mask = (row < rows - first) & inside[None, :]
+    mask = (row < rows - first) & there
     v = tl.load(x + first * x_row + (row * x_row + column), mask, 0).to(tl.float32)
     origin = tl.sum(v, 0) / tl.minimum(count, ROWS)
     for _ in range(steps):
-        mask = (row < rows - first) & inside[None, :]
+        mask = (row < rows - first) & there
         v = tl.load(x + first * x_row + (row * x_row + column), mask, 0).to(tl.float32)
         v = tl.where(mask, v - origin[None, :], 0)
         total += v
@@ -59,160 +62,210 @@ def _moments(x, found, rows, channels, x_row, steps, parts, ROWS: tl.constexpr, 
 
 
 @triton.jit
-def _begin(
-    scale, channels, steps,
-    P: tl.constexpr, W: tl.constexpr, FIELDS: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Row within the tile, field, and channel within the field; which exist; their scale and shift; the first row."""
-    n = tl.arange(0, ROWS * FIELDS)[:, None]
-    field, p = tl.program_id(1) * FIELDS + n % FIELDS, tl.arange(0, W)[None, :]
-    inside = (field * P + p < channels) & (p < P)
-    a = tl.load(scale + field * P + p, inside, 0)
-    b = tl.load(scale + channels + field * P + p, inside, 0)
-    return n // FIELDS, field, p, inside, a, b, tl.program_id(0).to(tl.int64) * ROWS * steps
+def _columns(count, P: tl.constexpr, W: tl.constexpr):
+    """A program's columns of a map, (1, W): those of its block, numbers of them, and which there are of so many."""
+    p = tl.arange(0, W)[None, :]
+    column = tl.program_id(1) * P + p
+    return p, column, (column < count) & (p < P)
 
 
 @triton.jit
-def _gates(v, gate_of, p, N: tl.constexpr, W: tl.constexpr):
-    """Each channel's gate."""
-    return tl.gather(v, tl.broadcast_to(tl.load(gate_of + p), (N, W)), 1)
+def _stored(p, column, width, P: tl.constexpr, W: tl.constexpr):
+    """Those of its block; the last program also goes on behind them, with zeros."""
+    return (p < tl.where(tl.program_id(1) == tl.num_programs(1) - 1, W, P)) & (column < width)
 
 
 @triton.jit
-def _matrix(values, R: tl.constexpr, C: tl.constexpr):
-    """A matrix (R, C)."""
-    return tl.load(values + tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :])
+def _within(there, column, width, PARTIAL: tl.constexpr):
+    """Some columns of a tile, of which the last block may have fewer. Widths are known to be even, channels are not."""
+    if PARTIAL:
+        there = there & (column < width)
+    return there
+
+
+@triton.jit
+def _only(v, inside, PARTIAL: tl.constexpr):
+    """Nothing where there are no channels, whatever lies there."""
+    if PARTIAL:
+        v = tl.where(inside, v, 0)
+    return v
+
+
+@triton.jit
+def _matrix(values, TYPE: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
+    """A matrix (R, C) in the precision of the map."""
+    return tl.load(values + tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]).to(TYPE)
 
 
 @triton.jit
 def _product(v, matrix, TYPE: tl.constexpr):
-    """A matrix product in the precision of the map."""
-    return tl.dot(v.to(TYPE), matrix.to(TYPE), input_precision="ieee")
+    """A matrix product in the precision of the map; single precision as three products of tensor cores."""
+    return tl.dot(v.to(TYPE), matrix, input_precision="tf32x3")
 
 
 @triton.jit
-def _activated(
-    v, one, two, p,
-    KIND: tl.constexpr, TYPE: tl.constexpr, N: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+def _power(x):
+    """2ˣ, in one instruction; results below 2⁻¹²⁶ are zero."""
+    if ASSEMBLY:
+        out = tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+    else:
+        out = tl.exp2(x)
+    return out
+
+
+@triton.jit
+def _sigmoid(v):
+    return 1 / (1 + _power(-v * LOG2_E))
+
+
+@triton.jit
+def _constants(
+    one, two, KIND: tl.constexpr, TYPE: tl.constexpr, W: tl.constexpr, S: tl.constexpr, V: tl.constexpr
 ):  # fmt: skip
+    """Both matrices, which a program needs for all its tiles."""
+    if KIND == 0:
+        first, second = one, two
+    else:
+        first, second = _matrix(one, TYPE, W, S), _matrix(two, TYPE, S, V)
+    return first, second
+
+
+@triton.jit
+def _activated(v, one, two, KIND: tl.constexpr, TYPE: tl.constexpr):
     """What follows the normalisation, applied to normalised values."""
     if KIND == 1:
-        out = v * _gates(tl.sigmoid(v), one, p, N, W)
+        out = _product(v * _product(_sigmoid(v), one, TYPE), two, TYPE)
     elif KIND == 2:
-        samples = _product(v, _matrix(one, W, S), TYPE)
-        samples = tl.where(samples > 0, samples, tl.exp(tl.minimum(samples, 0)) - 1)
-        out = _product(samples, _matrix(two, S, W), TYPE)
+        samples = _product(v, one, TYPE)  # in units of log 2; of two numbers ELU is the larger one
+        samples = tl.maximum(samples, _power(tl.minimum(samples, 0)) * LOG2_E - LOG2_E)
+        out = _product(samples, two, TYPE)
     else:
         out = v
     return out
 
 
 @triton.jit
-def _gradient(
-    v, up, one, two, p,
-    KIND: tl.constexpr, TYPE: tl.constexpr, N: tl.constexpr, G: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
-):  # fmt: skip
+def _gradient(v, up, one, two, KIND: tl.constexpr, TYPE: tl.constexpr):
     """The gradient of the normalised values v.
 
-    With gates, features get up · σ(gate), and gates σ'(v) Σ up · features. With samples s = v A and up for y = γ(s) B,
-    it is (up Bᵀ · γ'(s)) Aᵀ.
+    With A the gate of each feature and B what picks features, y = (v · σ(v) A) B, features get up Bᵀ · σ(v) A, and
+    gates σ'(v) · (up Bᵀ · v) Aᵀ. With samples s = v A and up for y = γ(s) B, it is (up Bᵀ · γ'(s)) Aᵀ.
     """
-    if KIND == 1:
-        products = up * v
-        total = tl.zeros_like(v)
-        for m in tl.static_range(S):
-            member = tl.load(two + m * W + p)
-            got = tl.gather(products, tl.broadcast_to(tl.maximum(member, 0), (N, W)), 1)
-            total += tl.where(member >= 0, got, 0)
-        opened = tl.sigmoid(v)
-        out = tl.where(p < G, total * opened * (1 - opened), up * _gates(opened, one, p, N, W))
-    elif KIND == 2:
-        matrix = _matrix(one, W, S)
-        slope = tl.exp(tl.minimum(_product(v, matrix, TYPE), 0))
-        out = _product(_product(up, tl.trans(_matrix(two, S, W)), TYPE) * slope, tl.trans(matrix), TYPE)
-    else:
+    if KIND == 0:
         out = up
+    else:
+        up = _product(up, tl.trans(two), TYPE)
+        if KIND == 1:
+            opened = _sigmoid(v)
+            out = up * _product(opened, one, TYPE)
+            out += opened * (1 - opened) * _product(up * v, tl.trans(one), TYPE)
+        else:
+            slope = _power(tl.minimum(_product(v, one, TYPE), 0))
+            out = _product(up * slope, tl.trans(one), TYPE)
     return out
 
 
 @triton.jit
-def _fill_surplus(y, first, rows, channels, y_row, ROWS: tl.constexpr, SURPLUS: tl.constexpr):
-    """Zeros behind the channels of some rows."""
+def _fill_surplus(y, first, left, y_row, ROWS: tl.constexpr, SURPLUS: tl.constexpr, FILL: tl.constexpr):
+    """Zeros in the last columns of some rows."""
     if SURPLUS > 0:  # noqa: SIM102  # known to the compiler
         if tl.program_id(1) == 0:
-            row, k = tl.arange(0, ROWS)[:, None], tl.arange(0, 32)[None, :]
-            zeros = tl.zeros((ROWS, 32), y.dtype.element_ty)
-            tl.store(y + first * y_row + (row * y_row + channels + k), zeros, (row < rows - first) & (k < SURPLUS))
-
-
-@Kernel
-@triton.jit(do_not_specialize=["rows", "channels", "out_channels", "steps", "start"])
-def _forward(
-    x, y, one, two, vectors, rows, channels, out_channels, x_row, y_row, steps, start,
-    KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
-    FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
-):  # fmt: skip
-    row, field, p, inside, a, b, first = _begin(vectors + start, channels, steps, P, W, FIELDS, ROWS)
-    for _ in range(steps):
-        mask = (row < rows - first) & inside
-        v = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32) * a + b
-        out = _activated(v, one, two, p, KIND, TYPE, ROWS * FIELDS, W, S)
-        to = y + first * y_row + (row * y_row + field * (P - G) + p - G)
-        tl.store(to, out.to(y.dtype.element_ty), mask & (p >= G))
-        _fill_surplus(y, first, rows, out_channels, y_row, ROWS, SURPLUS)
-        first += ROWS
-
-
-@Kernel
-@triton.jit(do_not_specialize=["rows", "channels", "steps", "start", "parts"])
-def _sums(
-    x, g, sums, one, two, vectors, rows, channels, x_row, g_row, steps, start, parts,
-    KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
-    FIELDS: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Per portion of the rows and channel: the sums of the gradient, and of the gradient times x − mean.
-
-    The mean stands two vectors before the scale.
-    """
-    row, field, p, inside, a, b, first = _begin(vectors + start, channels, steps, P, W, FIELDS, ROWS)
-    centre = tl.load(vectors + start - 2 * channels + field * P + p, inside, 0)
-    total = tl.zeros((ROWS * FIELDS, W), tl.float32)
-    product = tl.zeros((ROWS * FIELDS, W), tl.float32)
-    for _ in range(steps):
-        mask = (row < rows - first) & inside
-        own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
-        up = tl.load(g + first * g_row + (row * g_row + field * (P - G) + p - G), mask & (p >= G), 0).to(tl.float32)
-        # Zero where there is no row.
-        d = _gradient(own * a + b, up, one, two, p, KIND, TYPE, ROWS * FIELDS, G, W, S)
-        total += d
-        product += d * (own - centre)
-        first += ROWS
-    field = tl.program_id(1) * FIELDS + tl.arange(0, FIELDS)[:, None]
-    inside = (field * P + p < channels) & (p < P)
-    to = sums + tl.program_id(0) * channels + field * P + p
-    tl.store(to, tl.sum(tl.reshape(total, (ROWS, FIELDS, W)), 0), inside)
-    tl.store(to + parts * channels, tl.sum(tl.reshape(product, (ROWS, FIELDS, W)), 0), inside)
+            row, k = tl.arange(0, ROWS)[:, None], tl.arange(0, FILL)[None, :]
+            zeros = tl.zeros((ROWS, FILL), y.dtype.element_ty)
+            tl.store(y + first * y_row + (row * y_row + (y_row - SURPLUS + k)), zeros, (row < left) & (k < SURPLUS))
 
 
 @Kernel
 @triton.jit(do_not_specialize=["rows", "channels", "steps", "start"])
-def _backward(
-    x, g, dx, one, two, vectors, slopes, rows, channels, x_row, g_row, dx_row, steps, start,
-    KIND: tl.constexpr, TYPE: tl.constexpr, G: tl.constexpr, P: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
-    FIELDS: tl.constexpr, ROWS: tl.constexpr, SURPLUS: tl.constexpr,
+def _forward(
+    x, y, one, two, vectors, rows, channels, x_row, y_row, steps, start,
+    KIND: tl.constexpr, TYPE: tl.constexpr, P: tl.constexpr, Q: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    V: tl.constexpr, ROWS: tl.constexpr, PARTIAL: tl.constexpr, SURPLUS: tl.constexpr, FILL: tl.constexpr,
 ):  # fmt: skip
-    """Dx = gradient · scale + x · slope + offset."""
-    row, field, p, inside, a, b, first = _begin(vectors + start, channels, steps, P, W, FIELDS, ROWS)
-    s = tl.load(slopes + field * P + p, inside, 0)
-    t = tl.load(slopes + channels + field * P + p, inside, 0)
+    row = tl.arange(0, ROWS)[:, None]
+    p, column, inside = _columns(channels, P, W)
+    q, target, _ = _columns(0, Q, V)
+    a = tl.load(vectors + start + column, inside, 0)
+    b = tl.load(vectors + start + channels + column, inside, 0)
+    first, second = _constants(one, two, KIND, TYPE, W, S, V)
+    here = tl.program_id(0).to(tl.int64) * ROWS * steps
+    loaded, stored = _within(p < P, column, x_row, PARTIAL), _stored(q, target, y_row, Q, V)
     for _ in range(steps):
-        mask = (row < rows - first) & inside
-        own = tl.load(x + first * x_row + (row * x_row + field * P + p), mask, 0).to(tl.float32)
-        up = tl.load(g + first * g_row + (row * g_row + field * (P - G) + p - G), mask & (p >= G), 0).to(tl.float32)
-        d = _gradient(own * a + b, up, one, two, p, KIND, TYPE, ROWS * FIELDS, G, W, S) * a + own * s + t
-        tl.store(dx + first * dx_row + (row * dx_row + field * P + p), d.to(dx.dtype.element_ty), mask)
-        _fill_surplus(dx, first, rows, channels, dx_row, ROWS, SURPLUS)
-        first += ROWS
+        left = (rows - here).to(tl.int32)
+        v = tl.load(x + here * x_row + (row * x_row + column), (row < left) & loaded, 0).to(tl.float32)
+        out = _activated(_only(v * a + b, inside, PARTIAL), first, second, KIND, TYPE)
+        tl.store(y + here * y_row + (row * y_row + target), out.to(y.dtype.element_ty), (row < left) & stored)
+        _fill_surplus(y, here, left, y_row, ROWS, SURPLUS, FILL)
+        here += ROWS
+
+
+@Kernel
+@triton.jit(do_not_specialize=["rows", "channels", "out_channels", "steps", "start", "parts"])
+def _gradients(
+    x, g, d, sums, one, two, vectors, rows, channels, out_channels, x_row, g_row, d_row, steps, start, parts,
+    KIND: tl.constexpr, TYPE: tl.constexpr, P: tl.constexpr, Q: tl.constexpr, W: tl.constexpr, S: tl.constexpr,
+    V: tl.constexpr, ROWS: tl.constexpr, PARTIAL: tl.constexpr, SURPLUS: tl.constexpr, FILL: tl.constexpr,
+    SUMS: tl.constexpr,
+):  # fmt: skip
+    """The gradient d of normalised values, unless it is g itself.
+
+    And per portion of the rows and channel: the sums of d, and of d times x − mean. The mean stands two vectors before
+    the scale.
+    """
+    row = tl.arange(0, ROWS)[:, None]
+    p, column, inside = _columns(channels, P, W)
+    q, source, there = _columns(out_channels, Q, V)
+    a = tl.load(vectors + start + column, inside, 0)
+    b = tl.load(vectors + start + channels + column, inside, 0)
+    first, second = _constants(one, two, KIND, TYPE, W, S, V)
+    here = tl.program_id(0).to(tl.int64) * ROWS * steps
+    loaded, given = _within(p < P, column, x_row, PARTIAL), _within(q < Q, source, g_row, PARTIAL)
+    stored = _stored(p, column, d_row, P, W)
+    if SUMS:
+        centre = tl.load(vectors + start - 2 * channels + column, inside, 0)
+        total = tl.zeros((ROWS, W), tl.float32)
+        product = tl.zeros((ROWS, W), tl.float32)
+    for _ in range(steps):
+        left = (rows - here).to(tl.int32)
+        own = tl.load(x + here * x_row + (row * x_row + column), (row < left) & loaded, 0).to(tl.float32)
+        up = tl.load(g + here * g_row + (row * g_row + source), (row < left) & given, 0).to(tl.float32)
+        v = _only(own * a + b, inside, PARTIAL)
+        found = _gradient(v, _only(up, there, PARTIAL), first, second, KIND, TYPE)  # zero where there is no row
+        if KIND != 0:
+            rounded = found.to(d.dtype.element_ty)
+            tl.store(d + here * d_row + (row * d_row + column), rounded, (row < left) & stored)
+            _fill_surplus(d, here, left, d_row, ROWS, SURPLUS, FILL)
+            found = rounded.to(tl.float32)
+        if SUMS:
+            total += found
+            product += _only(found * (own - centre), inside, PARTIAL)
+        here += ROWS
+    if SUMS:
+        to = sums + tl.program_id(0) * channels + column
+        tl.store(to, tl.sum(total, 0)[None, :], inside)
+        tl.store(to + parts * channels, tl.sum(product, 0)[None, :], inside)
+
+
+@Kernel
+@triton.jit(do_not_specialize=["rows", "channels", "steps", "start"])
+def _combine(
+    x, d, dx, vectors, slopes, rows, channels, x_row, d_row, dx_row, steps, start,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Dx = d · scale + x · slope + offset, with zeros behind the channels; dx may be d."""
+    row, column = tl.arange(0, ROWS)[:, None], tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)[None, :]
+    inside = column < channels
+    a = tl.load(vectors + start + column, inside, 0)
+    s = tl.load(slopes + column, inside, 0)
+    t = tl.load(slopes + channels + column, inside, 0)
+    here = tl.program_id(0).to(tl.int64) * ROWS * steps
+    for _ in range(steps):
+        there = row < (rows - here).to(tl.int32)
+        own = tl.load(x + here * x_row + (row * x_row + column), there & (column < x_row), 0).to(tl.float32)
+        up = tl.load(d + here * d_row + (row * d_row + column), there & (column < d_row), 0).to(tl.float32)
+        out = tl.where(inside, up * a + own * s + t, 0).to(dx.dtype.element_ty)
+        tl.store(dx + here * dx_row + (row * dx_row + column), out, there & (column < dx_row))
+        here += ROWS
 
 
 class Plan:
@@ -222,34 +275,38 @@ class Plan:
         rows: Pixels of all samples.
         channels: Of each.
         dtype: Of the map.
-        table: Shape of the second table of what follows the normalisation: channels of each gate (M, W), or the
-            transform from samples (S, W).
+        one: Shape of the first table of what follows the normalisation, (W, S).
+        two: Of the second, (S, V).
         kind: NONE, GATE or FOURIER.
-        gates: Per field.
-        size: Channels per field.
-        programs: About how many.
+        gates: Per block.
+        size: Channels per block.
     """
 
-    def __init__(self, rows, channels, dtype, table, kind, gates, size, programs) -> None:
-        self.rows, self.channels = rows, channels
-        copies = ceil_div(channels, size)
-        fields = 4 if copies % 4 == 0 else 2 if copies % 2 == 0 else 1
-        height = (2 * TILE if kind == FOURIER else TILE) // fields
-        self.steps = ceil_div(rows, height * programs)
-        self.parts = ceil_div(rows, height * self.steps)
-        self.grid = self.parts, ceil_div(copies, fields)
-        self.out_channels = channels - gates * copies
-        samples, width = (1, 32) if kind == NONE else table
+    def __init__(self, rows, channels, dtype, one, two, kind, gates, size) -> None:
+        self.rows, self.channels, blocks = rows, channels, ceil_div(channels, size)
+        programs = max(1, PROGRAMS // blocks)
+        self.steps = ceil_div(rows, TILE * programs)
+        self.parts = ceil_div(rows, TILE * self.steps)
+        self.grid = self.parts, blocks
+        self.out_channels = channels * (size - gates) // size
         precision = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(dtype, tl.float32)
-        self.shape = kind, precision, gates, size, width, samples, fields, height
+        (width, samples), target = ((32, 1), 32) if kind == NONE else (one, two[1])
+        self.shape = kind, precision, size, size - gates, width, samples, target, TILE, channels % size != 0
+        self.ends = (blocks - 1) * (size - gates) + target, (blocks - 1) * size + width
+
+    def surplus(self, columns, back) -> tuple[int, int]:
+        """How many of a map's columns are behind those that programs fill, and the next power of two."""
+        left = max(0, columns - self.ends[back])
+        return left, power_of_two(max(1, left))
 
 
 _plan = functools.lru_cache(maxsize=4096)(Plan)
 
 
-def plan_of(x: Tensor, two: Tensor, kind: int, gates: int, size: int, programs: int) -> Plan:
+def plan_of(x: Tensor, one: Tensor, two: Tensor, kind: int, gates: int, size: int) -> Plan:
     """The same for a map; made once for maps that are alike."""
-    return _plan(x.numel() // x.shape[1], x.shape[1], x.dtype, tuple(two.shape), kind, gates, size, programs)
+    tables = tuple(one.shape), tuple(two.shape)
+    return _plan(x.numel() // x.shape[1], x.shape[1], x.dtype, *tables, kind, gates, size)
 
 
 def moments(x: Tensor) -> tuple[Tensor, int]:
@@ -258,7 +315,7 @@ def moments(x: Tensor) -> tuple[Tensor, int]:
     And how many rows a portion has; the last one may have fewer.
     """
     rows, channels = x.numel() // x.shape[1], x.shape[1]
-    steps = ceil_div(rows, 32 * (PROGRAMS // 4))
+    steps = ceil_div(rows, 32 * (PROGRAMS // 2))
     parts = ceil_div(rows, 32 * steps)
     found = torch.empty(2, parts, channels, device=x.device)
     grid = parts, ceil_div(channels, 64)
@@ -271,30 +328,38 @@ def moments(x: Tensor) -> tuple[Tensor, int]:
 
 def forward(x, y, one, two, vectors, kind, gates, size) -> None:
     """Fill y."""
-    plan = plan_of(x, two, kind, gates, size, PROGRAMS)
+    plan = plan_of(x, one, two, kind, gates, size)
     start = vectors.numel() - 2 * plan.channels
-    numbers = plan.rows, plan.channels, plan.out_channels, x.stride(-1), y.stride(-1), plan.steps, start
-    constants = *plan.shape, y.shape[1] - plan.out_channels
+    numbers = plan.rows, plan.channels, x.stride(-1), y.stride(-1), plan.steps, start
+    constants = *plan.shape, *plan.surplus(y.shape[1], back=False)
     _forward.start(plan.grid, (x, y, one, two, vectors), numbers, constants)
 
 
-def sums(x, g, one, two, vectors, kind, gates, size) -> Tensor:
-    """The two sums of every channel over portions of the rows, (2, parts, C)."""
-    plan = plan_of(x, two, kind, gates, size, PROGRAMS // 4)
-    out = vectors.new_empty(2, plan.parts, plan.channels)
+def gradients(x, g, d, one, two, vectors, kind, gates, size, summed) -> Tensor:
+    """Fill d with the gradient of normalised values, unless it is g; if wanted, its sums over portions (2, parts, C).
+
+    The second ones are of d times the distance of x from its mean. Without sums what is behind the channels is filled.
+    """
+    plan = plan_of(x, one, two, kind, gates, size)
+    sums = vectors.new_empty(2, plan.parts, plan.channels) if summed else vectors
     start = vectors.numel() - 2 * plan.channels
-    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), plan.steps, start, plan.parts
-    _sums.start(plan.grid, (x, g, out, one, two, vectors), numbers, plan.shape)
-    return out
+    distances = x.stride(-1), g.stride(-1), d.stride(-1)
+    numbers = plan.rows, plan.channels, plan.out_channels, *distances, plan.steps, start, plan.parts
+    constants = *plan.shape, *((0, 1) if summed else plan.surplus(d.shape[1], back=True)), summed
+    _gradients.start(plan.grid, (x, g, d, sums, one, two, vectors), numbers, constants)
+    return sums
 
 
-def backward(x, g, dx, one, two, vectors, slopes, kind, gates, size) -> None:
-    """Fill dx; slope and offset are the first of ``slopes``."""
-    plan = plan_of(x, two, kind, gates, size, PROGRAMS)
-    start = vectors.numel() - 2 * plan.channels
-    numbers = plan.rows, plan.channels, x.stride(-1), g.stride(-1), dx.stride(-1), plan.steps, start
-    constants = *plan.shape, dx.shape[1] - plan.channels
-    _backward.start(plan.grid, (x, g, dx, one, two, vectors, slopes), numbers, constants)
+def combine(x, d, dx, vectors, slopes) -> None:
+    """Fill dx, which may be d, and what is behind its channels; slope and offset are the first of ``slopes``."""
+    rows, channels = x.numel() // x.shape[1], x.shape[1]
+    width = 64 if dx.shape[1] % 64 == 0 else 32
+    height = 2048 // width
+    blocks = dx.shape[1] // width
+    steps = ceil_div(rows, height * ceil_div(2 * PROGRAMS, blocks))
+    numbers = rows, channels, x.stride(-1), d.stride(-1), dx.stride(-1), steps, vectors.numel() - 2 * channels
+    grid = ceil_div(rows, height * steps), blocks
+    _combine.start(grid, (x, d, dx, vectors, slopes), numbers, (height, width))
 
 
 @Kernel
@@ -347,6 +412,44 @@ def patches(x, y, shape, size, stride, padding) -> None:
     numbers = rows, *x.shape[2:], *shape, stride, padding
     constants = x.shape[1], size, columns, width, per_program
     _patches.start((ceil_div(rows, per_program),), (x, y), numbers, constants)
+
+
+@Kernel
+@triton.jit(do_not_specialize=["rows", "height", "width", "out_height", "out_width", "padding"])
+def _fold(
+    x, y, rows, height, width, out_height, out_width, padding, x_image, x_channel, x_row, x_pixel,
+    CHANNELS: tl.constexpr, H_HALF: tl.constexpr, W_HALF: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Four pixels of images (B, C, H, W) side by side in each of (B·H'·W', COLUMNS), with zeros where there are none.
+
+    Of an image of averages of neighbours, where H_HALF or W_HALF says so.
+    """
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]  # in 32 bits, as above
+    k = tl.arange(0, COLUMNS)[None, :]
+    which = k // CHANNELS
+    i = (row // out_width % out_height) * 2 + which // 2 - padding
+    j = (row % out_width) * 2 + which % 2 - padding
+    image = (row // (out_height * out_width)).to(tl.int64)
+    there = (i >= 0) & (i < height - H_HALF) & (j >= 0) & (j < width - W_HALF)
+    there = there & (row < rows) & (k < 4 * CHANNELS)
+    place = x + image * x_image + (k % CHANNELS * x_channel + i * x_row + j * x_pixel)
+    v = tl.load(place, there, 0).to(tl.float32)
+    if H_HALF:
+        v = (v + tl.load(place + x_row, there, 0).to(tl.float32)) / 2
+    if W_HALF:
+        w = tl.load(place + x_pixel, there, 0).to(tl.float32)
+        if H_HALF:
+            w = (w + tl.load(place + x_row + x_pixel, there, 0).to(tl.float32)) / 2
+        v = (v + w) / 2
+    tl.store(y + row.to(tl.int64) * COLUMNS + k, v.to(y.dtype.element_ty), row < rows)
+
+
+def fold(x, y, padding, halves) -> None:
+    """Fill y (B, columns, H', W'), its channels innermost."""
+    columns, rows = y.shape[1], y.numel() // y.shape[1]
+    per_program = 2048 // columns
+    numbers = rows, *x.shape[2:], *y.shape[2:], padding, *x.stride()
+    _fold.start((ceil_div(rows, per_program),), (x, y), numbers, (x.shape[1], *halves, columns, per_program))
 
 
 def blur(x, y, along, axis, stride, padding, back) -> None:
