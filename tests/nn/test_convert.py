@@ -362,6 +362,20 @@ def test_maps_have_the_models_sizes(size: int) -> None:
     torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)), rtol=1e-10, atol=1e-10)
 
 
+def test_a_relu_of_regular_fields_is_part_of_the_normalisation_before_it() -> None:
+    layers = [tnn.Conv2d(1, 8, 3), tnn.BatchNorm2d(8), tnn.ReLU(), tnn.Conv2d(8, 8, 3), tnn.BatchNorm2d(8), tnn.GELU()]
+    model = nn.convert(tnn.Sequential(*layers, tnn.Conv2d(8, 1, 1)), "C4", fields="regular").double()
+    kinds = [type(module).__name__ for module in model.children()]
+    assert kinds == ["Together", "Conv2d", "BatchNorm", "Conv2d", "BatchNorm", "GELU", "Conv2d"]
+    relus = [module.relu for module in model.children() if isinstance(module, nn.BatchNorm)]
+    assert relus == [True, False]
+    x = torch.randn(2, 1, 11, 11, dtype=torch.float64)
+    torch.testing.assert_close(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(nn.export(model)(x), model.eval()(x))
+    with pytest.raises(ValueError, match="relu=True needs regular fields or scalars"):
+        nn.BatchNorm(FieldType(O2(), [O2().vector]), relu=True)
+
+
 @pytest.mark.parametrize("size", [15, 16])
 def test_maxima_by_norm(size: int) -> None:
     plain = tnn.Sequential(

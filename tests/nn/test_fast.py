@@ -51,8 +51,11 @@ def test_convolutions(
     x, w = noise(2, channels, *[9] * dimension), noise(fields, channels, *[kernel] * dimension)
     options = stride, padding, dilation
     plain = (F.conv2d if dimension == 2 else F.conv3d)(x, w, None, *options)
-    fast = applied(_fast.ByPortions, x, w, *options)
+    fast = applied(_fast.ByPortions, x, w, None, *options)
     same(fast, plain, [x, w])
+    b = noise(fields)
+    biased = plain + b.view(-1, *[1] * dimension)
+    same(applied(_fast.ByPortions, x, w, b, *options), biased, [x, w, b])
     if dilation == 1:
         patches = applied(_fast.ByPatches, x.detach(), w, stride, padding)
         assert patches.stride(1) == 1

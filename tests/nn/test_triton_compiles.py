@@ -1,4 +1,4 @@
-"""The kernels can be compiled for a GPU, which takes none: Triton's interpreter, where they are tested, forgives more."""
+"""The kernels can be compiled for a GPU, which takes none; the interpreter, in which they are tested, forgives more."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ def test_for_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         nn.FourierPointwise(functions),
         gate,
         nn.BatchNorm(functions),
+        nn.BatchNorm(scalars, relu=True),
         nn.AvgPoolAntialiased(functions, 2, 1),
     ]
     maps = [(layer, torch.randn(2, layer.in_type.size, 6, 6).bfloat16()) for layer in layers]

@@ -34,6 +34,7 @@ CASES: list[tuple[str, Group, int, int, tuple[int, ...]]] = [
     ("none", O2(), 3, 12, (9, 11)),
     ("none", SO3(), 3, 1, (4, 5, 3)),
     ("mixed", O2(), 3, 2, (5, 4)),  # fields of several kinds, with and without trivial irreps
+    ("relu", D(4), 0, 5, (5, 7)),
     ("none", O2(), 3, 3, (1, 1)),  # whose axes may be at any distance
     ("gated", O2(), 2, 6, (1, 1)),
 ]
@@ -49,6 +50,8 @@ def layer_and_input(
     elif kind == "mixed":
         fields = [group.irrep(1, 1), direct_sum(list(group.irreps(frequency))), group.trivial, group.irrep(1, 2)]
         layer = nn.BatchNorm(FieldType(group, copies * fields))
+    elif kind == "relu":
+        layer = nn.BatchNorm(FieldType(group, copies * [group.regular]), relu=True)
     elif kind == "none":
         layer = nn.BatchNorm(FieldType(group, copies * [direct_sum(list(group.irreps(frequency)))]))
     else:
@@ -333,7 +336,7 @@ def check_operations() -> None:
         (_norm_act.act_gradient, (x, g, *tables, vectors, *numbers)),
         (_fast.blurred, (torch.randn(2, 5, 6, 32).movedim(-1, 1), torch.rand(5), [3, 3], 2, 2, False)),
         (_fast.image_patches, (torch.randn(2, 1, 6, 6), [4, 4], 3, 1, 0, 32)),
-        (_fast.convolved, (x, torch.randn(36, 60, 3, 3), 1, 1, 1)),
+        (_fast.convolved, (x, torch.randn(36, 60, 3, 3), torch.randn(36), 1, 1, 1)),
         (_fast.convolved_back, (g, x, torch.randn(36, 60, 3, 3), 1, 1, 1, True)),
         (_norm_act.follow, (found, norm.running_mean, norm.running_var, norm.num_batches_tracked, 60, 0.1)),
         (_fast.folded_image, (torch.randn(2, 3, 7, 8), [4, 4], 1, [0, 1], torch.float32)),

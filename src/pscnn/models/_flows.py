@@ -85,17 +85,17 @@ def flows(
     elif method == "rpp":
         chain = _chain(fields, both, lambda target: tnn.BatchNorm2d(target.size))
     elif method == "rsteer":
-        chain = _chain(fields, relaxed, nn.BatchNorm)
+        chain = _chain(fields, relaxed, _norm)
     elif method == "combo":
         first = _blocks([2 * PAST, hidden, TURNS * hidden], plain, tnn.BatchNorm2d)
         last = steered(_regular(hidden), VECTOR)
-        chain = [*first, *_blocks(2 * [_regular(hidden)], steered, nn.BatchNorm), last]
+        chain = [*first, *_blocks(2 * [_regular(hidden)], steered, _norm), last]
     elif method == "clcnn":
         chain = _chain(widths, lambda a, b: LocallyConnected(a, b, size, kernel))
     elif method == "lift":
         chain = [Lift(hidden, steered)]
     else:
-        chain = _chain(fields, steered, nn.BatchNorm)
+        chain = _chain(fields, steered, _norm)
     return tnn.Sequential(*chain)
 
 
@@ -104,11 +104,24 @@ def _regular(copies: int) -> FieldType:
 
 
 def _blocks(types: Sequence[Any], make: Make, norm: Make | None = None) -> list[tnn.Module]:
-    """A layer, its normalisation and a ReLU between every two types."""
+    """A layer, its normalisation and a ReLU between every two types.
+
+    Steerable normalisations do the ReLU as well; nothing takes its place, so that stored weights keep their names.
+    Biases that a normalisation takes off again are not trained: they are there because the published ones are.
+    """
     out: list[tnn.Module] = []
     for source, target in pairwise(types):
-        out += [make(source, target), *([norm(target)] if norm else []), tnn.ReLU()]
+        layer, norms = make(source, target), [norm(target)] if norm else []
+        if norms and (isinstance(layer, nn.Conv2d) or not isinstance(norms[0], nn.BatchNorm)):
+            for name, parameter in layer.named_parameters():
+                parameter.requires_grad_(name.rpartition(".")[2] != "bias")
+        done = any(isinstance(one, nn.BatchNorm) for one in norms)
+        out += [layer, *norms, tnn.Identity() if done else tnn.ReLU()]
     return out
+
+
+def _norm(target: FieldType) -> nn.BatchNorm:
+    return nn.BatchNorm(target, relu=True)
 
 
 def _chain(types: Sequence[Any], make: Make, norm: Make | None = None) -> list[tnn.Module]:
@@ -256,9 +269,9 @@ class Lift(tnn.Module):
         middle, more = _regular(hidden), _regular(hidden + hidden // TURNS)
         widths = [2 * PAST * math.prod(LIFT_GRID), hidden, hidden, hidden]
         self.encoder = tnn.Sequential(tnn.Flatten(), *_chain(widths, tnn.Linear, tnn.BatchNorm1d))
-        self.before = tnn.Sequential(*_blocks([VECTORS, middle, middle], steered, nn.BatchNorm))
+        self.before = tnn.Sequential(*_blocks([VECTORS, middle, middle], steered, _norm))
         last = steered(middle, VECTOR)
-        self.after = tnn.Sequential(*_blocks([more, middle, middle], steered, nn.BatchNorm), last)
+        self.after = tnn.Sequential(*_blocks([more, middle, middle], steered, _norm), last)
 
     def forward(self, x: Tensor) -> Tensor:
         """The next frame."""

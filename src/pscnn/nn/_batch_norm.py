@@ -12,9 +12,9 @@ from pscnn._types import AnyArray
 from pscnn.groups import Representation, block_diagonal
 from pscnn.nn._fast import fused
 from pscnn.nn._field_norm import FieldStatistics, channel_statistics, field_norm, field_statistics
-from pscnn.nn._field_type import FieldType
+from pscnn.nn._field_type import FieldType, allow_any_function
 from pscnn.nn._layer import Device, DType, Layer
-from pscnn.nn._norm_act import NONE, Following, follow, norm_act, normalised, split_statistics
+from pscnn.nn._norm_act import NONE, RELU, Following, follow, norm_act, normalised, split_statistics
 
 
 class BatchNorm(Layer):
@@ -27,6 +27,7 @@ class BatchNorm(Layer):
         in_type: The fields; the output has the same type.
         eps: Added to the variance.
         momentum: Of the running statistics, as in ``torch.nn.BatchNorm2d``.
+        relu: Whether a ReLU of every channel follows, for regular fields and scalars; on a GPU in the same pass.
 
     Shape:
         (B, in_type.size, …) → the same.
@@ -41,12 +42,21 @@ class BatchNorm(Layer):
     trivial: Tensor
     table: Tensor
     directions: Tensor
+    relu = False  # in modules that were pickled before there was one, too
 
     def __init__(
-        self, in_type: FieldType, eps: float = 1e-5, momentum: float = 0.1, device: Device = None, dtype: DType = None
+        self,
+        in_type: FieldType,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        device: Device = None,
+        dtype: DType = None,
+        relu: bool = False,
     ) -> None:
         super().__init__(in_type)
-        self.eps, self.momentum = eps, momentum
+        if relu and not allow_any_function(in_type):
+            raise ValueError(f"BatchNorm: relu=True needs regular fields or scalars, got {in_type}")
+        self.eps, self.momentum, self.relu = eps, momentum, relu
         constants = _constants(in_type.representations)
         self.weight = nn.Parameter(torch.ones(len(constants["field_size"]), device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(constants["trivial"].shape[1], device=device, dtype=dtype))
@@ -61,7 +71,11 @@ class BatchNorm(Layer):
         self.check(x)
         if fused(x) and self.one_pass(x):
             # There are no tables. The compiler wants every tensor only once.
-            return self.then(x, Following(self.average, self.trivial, NONE, 0, 32))
+            return self.then(x, Following(self.average, self.trivial, RELU if self.relu else NONE, 0, 32))
+        y = self._normalise(x)
+        return F.relu(y) if self.relu else y
+
+    def _normalise(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             if not self.training:
                 return F.batch_norm(x, *self.channel_statistics(), eps=self.eps)
@@ -131,7 +145,7 @@ class BatchNorm(Layer):
         )
 
     def extra_repr(self) -> str:
-        return f"{self.in_type}, eps={self.eps}, momentum={self.momentum}"
+        return f"{self.in_type}, eps={self.eps}, momentum={self.momentum}{', relu=True' if self.relu else ''}"
 
 
 @memo

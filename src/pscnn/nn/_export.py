@@ -25,10 +25,11 @@ class _Normalise(nn.Module):
         super().__init__()
         for name, value in zip(("mean", "var", "scale", "shift"), layer.channel_statistics(), strict=True):
             self.register_buffer(name, value.detach().clone())
-        self.eps = layer.eps
+        self.eps, self.relu = layer.eps, layer.relu
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.batch_norm(x, self.mean, self.var, self.scale, self.shift, False, 0.0, self.eps)
+        y = F.batch_norm(x, self.mean, self.var, self.scale, self.shift, False, 0.0, self.eps)
+        return F.relu(y) if self.relu else y
 
 
 def export(model: nn.Module) -> nn.Module:

@@ -159,7 +159,7 @@ def convolve(
     if few and dilation == 1 and not x.requires_grad:
         y = by_patches(x, kernel, stride, padding)
     else:
-        y = by_portions(x, kernel, stride, padding, dilation)
+        return by_portions(x, kernel, bias, stride, padding, dilation)
     return y if bias is None else y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
 
 
@@ -252,7 +252,7 @@ def by_folding(x: Tensor, kernel: Tensor, bias: Tensor | None, padding: int, hal
     if torch.is_autocast_enabled("cuda"):
         kernel = kernel.to(torch.get_autocast_dtype("cuda"))
     y: Tensor = _by_folding(x, kernel, padding, list(halves))
-    return y if bias is None else y + bias.to(y.dtype).view(-1, 1, 1)
+    return y if bias is None else y + bias.to(y.dtype).view(-1, *[1] * (x.ndim - 2))
 
 
 class ByFolding(torch.autograd.Function):
@@ -315,10 +315,13 @@ folded_image = Operation(
 )
 
 
-def _convolved(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
+def _convolved(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
     run = F.conv2d if x.ndim == 4 else F.conv3d
-    y = run(portions(x), padded_kernel(kernel), None, stride, padding, dilation)
-    return with_surplus(channels_last(y), len(kernel))  # kernels of zeros give zeros
+    y = channels_last(run(portions(x), padded_kernel(kernel), None, stride, padding, dilation))
+    if bias is not None:
+        surplus = F.pad(bias.to(y.dtype), (0, -len(bias) % CHANNELS))
+        y = y.add_(surplus.view(-1, *[1] * (x.ndim - 2)))
+    return with_surplus(y, len(kernel))  # kernels of zeros give zeros
 
 
 def _convolved_back(
@@ -336,7 +339,7 @@ def _convolved_back(
     return with_surplus(channels_last(dx), x.shape[1]) if wanted else g.new_empty(0), d_kernel
 
 
-def _fake_convolved(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
+def _fake_convolved(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
     sides = _sides(x, dilation * (kernel.shape[-1] - 1) + 1, stride, padding)
     return empty(x, len(x), len(kernel) + -len(kernel) % CHANNELS, sides).narrow(1, 0, len(kernel))
 
@@ -351,7 +354,7 @@ def _fake_convolved_back(
 
 
 _NUMBERS = "SymInt stride, SymInt padding, SymInt dilation"
-convolved = Operation(f"(Tensor x, Tensor kernel, {_NUMBERS}) -> Tensor", _convolved, _fake_convolved)
+convolved = Operation(f"(Tensor x, Tensor kernel, Tensor? bias, {_NUMBERS}) -> Tensor", _convolved, _fake_convolved)
 convolved_back = Operation(
     f"(Tensor g, Tensor x, Tensor kernel, {_NUMBERS}, bool wanted) -> (Tensor, Tensor)",
     _convolved_back,
@@ -368,21 +371,23 @@ class ByPortions(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, kernel: Tensor, stride: int, padding: int, dilation: int) -> Tensor:
-        return convolved(x, kernel, stride, padding, dilation)
+    def forward(x: Tensor, kernel: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
+        return convolved(x, kernel, bias, stride, padding, dilation)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, kernel, *ctx.options = inputs
+        x, kernel, _, *ctx.options = inputs
         ctx.save_for_backward(x, kernel)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, kernel = ctx.saved_tensors
         stride, padding, dilation = ctx.options
-        wanted = ctx.needs_input_grad[0]
-        dx, d_kernel = convolved_back(gradients[0].to(x.dtype), x, kernel, stride, padding, dilation, wanted)
-        return dx if wanted else None, d_kernel, None, None, None
+        wanted, _, of_bias, *_ = ctx.needs_input_grad
+        g = gradients[0].to(x.dtype)
+        dx, d_kernel = convolved_back(g, x, kernel, stride, padding, dilation, wanted)
+        d_bias = g.sum((0, *range(2, g.ndim))) if of_bias else None
+        return dx if wanted else None, d_kernel, d_bias, None, None, None
 
 
 by_portions = differentiable(ByPortions)

@@ -129,3 +129,25 @@ def transform_space(tensor: Tensor, element: Array) -> Tensor:
     half = torch.tensor([max(n - 1, 1) / 2 for n in sizes], device=tensor.device, dtype=tensor.dtype)
     grid = (source_index / half).flip(-1).expand(len(tensor), *sizes, dimension)
     return F.grid_sample(tensor, grid, mode="bilinear", padding_mode="zeros", align_corners=True)
+
+
+def is_permuted(rho: Representation) -> bool:
+    """Whether every element permutes the channels, so that any pointwise function commutes with it."""
+    if rho.group.order is None:
+        return False
+    values = rho(rho.group.quadrature(0)[0])
+    return bool(np.all((np.abs(values) < 1e-9) | (np.abs(values - 1) < 1e-9)))
+
+
+def are_scalars(fields: FieldType) -> bool:
+    """Whether all channels are invariant."""
+    return all(map(_is_scalar, set(fields.representations)))
+
+
+def allow_any_function(fields: FieldType) -> bool:
+    """Whether functions of single channels commute with H."""
+    return all(_is_scalar(rho) or is_permuted(rho) for rho in set(fields.representations))
+
+
+def _is_scalar(rho: Representation) -> bool:
+    return all(psi.is_trivial for psi in rho.irreps)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from pscnn._memo import memo
 from pscnn._types import Array
-from pscnn.groups import O2, SO2, FunctionSpace, Group, Representation, block_diagonal
+from pscnn.groups import O2, SO2, FunctionSpace, Group, block_diagonal
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._fast import CHANNELS, fused
-from pscnn.nn._field_type import FieldType
+from pscnn.nn._field_type import FieldType, is_permuted
 from pscnn.nn._layer import Device, DType, Layer, Nonlinearity
 from pscnn.nn._nonlinearity import tensor_core_width, unit_scale
 from pscnn.nn._norm_act import FOURIER, Act, Following
@@ -224,11 +224,3 @@ def _transforms(space: FunctionSpace, degree: int) -> tuple[Array, Array]:
     matrix = space.sample(elements)
     scale = np.sqrt(space.size)
     return matrix / scale, (matrix * weights[:, None]).T * scale
-
-
-def is_permuted(rho: Representation) -> bool:
-    """Whether every element permutes the channels, so that any pointwise function commutes with it."""
-    if rho.group.order is None:
-        return False
-    values = rho(rho.group.quadrature(0)[0])
-    return bool(np.all((np.abs(values) < 1e-9) | (np.abs(values - 1) < 1e-9)))

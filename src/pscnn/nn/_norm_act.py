@@ -15,7 +15,7 @@ from pscnn.nn._fast import empty_map, even, with_surplus
 from pscnn.nn._field_norm import FieldStatistics
 from pscnn.nn._operation import Operation
 
-NONE, GATE, FOURIER = 0, 1, 2
+NONE, GATE, FOURIER, RELU = 0, 1, 2, 3
 
 
 class Following(NamedTuple):
@@ -23,9 +23,9 @@ class Following(NamedTuple):
 
     Attributes:
         one: A matrix (W, S), with zeros around it: the gate of each channel, W = S; or the transform to samples, in
-            units of log 2. Anything if nothing follows.
+            units of log 2. Anything else for the other kinds.
         two: Another, (S, V): what picks the features; or the transform back.
-        kind: NONE, GATE or FOURIER.
+        kind: NONE, GATE, FOURIER or RELU.
         gates: Channels of each block that are used up.
         size: Channels per block, of one or more fields.
     """

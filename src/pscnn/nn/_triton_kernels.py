@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pscnn.nn._launch import Kernel, ceil_div, power_of_two
-from pscnn.nn._norm_act import NONE
+from pscnn.nn._norm_act import NONE, RELU
 
 TILE = 64
 """Rows of a tile: those of a tensor core's product."""
@@ -122,11 +122,11 @@ def _sigmoid(v):
 def _constants(
     one, two, KIND: tl.constexpr, TYPE: tl.constexpr, W: tl.constexpr, S: tl.constexpr, V: tl.constexpr
 ):  # fmt: skip
-    """Both matrices, which a program needs for all its tiles."""
-    if KIND == 0:
-        first, second = one, two
-    else:
+    """Both matrices, if there are any, which a program needs for all its tiles."""
+    if KIND == 1 or KIND == 2:
         first, second = _matrix(one, TYPE, W, S), _matrix(two, TYPE, S, V)
+    else:
+        first, second = one, two
     return first, second
 
 
@@ -139,6 +139,8 @@ def _activated(v, one, two, KIND: tl.constexpr, TYPE: tl.constexpr):
         samples = _product(v, one, TYPE)  # in units of log 2; of two numbers ELU is the larger one
         samples = tl.maximum(samples, _power(tl.minimum(samples, 0)) * LOG2_E - LOG2_E)
         out = _product(samples, two, TYPE)
+    elif KIND == 3:
+        out = tl.maximum(v, 0)
     else:
         out = v
     return out
@@ -153,6 +155,8 @@ def _gradient(v, up, one, two, KIND: tl.constexpr, TYPE: tl.constexpr):
     """
     if KIND == 0:
         out = up
+    elif KIND == 3:
+        out = tl.where(v > 0, up, 0)
     else:
         up = _product(up, tl.trans(two), TYPE)
         if KIND == 1:
@@ -277,7 +281,7 @@ class Plan:
         dtype: Of the map.
         one: Shape of the first table of what follows the normalisation, (W, S).
         two: Of the second, (S, V).
-        kind: NONE, GATE or FOURIER.
+        kind: NONE, GATE, FOURIER or RELU.
         gates: Per block.
         size: Channels per block.
     """
@@ -290,7 +294,7 @@ class Plan:
         self.grid = self.parts, blocks
         self.out_channels = channels * (size - gates) // size
         precision = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}.get(dtype, tl.float32)
-        (width, samples), target = ((32, 1), 32) if kind == NONE else (one, two[1])
+        (width, samples), target = ((32, 1), 32) if kind in (NONE, RELU) else (one, two[1])
         self.shape = kind, precision, size, size - gates, width, samples, target, TILE, channels % size != 0
         self.ends = (blocks - 1) * (size - gates) + target, (blocks - 1) * size + width
 

@@ -18,14 +18,13 @@ from pscnn.nn._convert._source import (
     NotConvertibleError,
     Value,
     Vector,
-    allow_any_function,
     as_tuple,
     operand,
     operation,
     permuted,
 )
 from pscnn.nn._convert._writer import Writer
-from pscnn.nn._field_type import FieldType
+from pscnn.nn._field_type import FieldType, allow_any_function
 
 
 def add(writer: Writer, node: fx.Node, value: Map) -> Value:

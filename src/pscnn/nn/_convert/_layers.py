@@ -18,13 +18,11 @@ from pscnn.nn._convert._source import (
     Map,
     NotConvertibleError,
     Value,
-    allow_any_function,
-    are_scalars,
     as_tuple,
     function_of,
 )
 from pscnn.nn._convert._writer import Writer, pointwise
-from pscnn.nn._field_type import FieldType
+from pscnn.nn._field_type import FieldType, allow_any_function, are_scalars
 from pscnn.nn._max_pool import NormMaxPool
 from pscnn.nn._nonlinearity import GatedNonlinearity, check_irrep_basis
 from pscnn.nn._spatial import AvgPoolAntialiased, FieldDropout, StochasticDepth, Upsample

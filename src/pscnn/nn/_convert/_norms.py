@@ -10,6 +10,7 @@ from torch import fx, nn
 from pscnn.nn._batch_norm import BatchNorm
 from pscnn.nn._convert._source import Map, NotConvertibleError, Value, as_tuple, function_of, operand
 from pscnn.nn._convert._writer import Writer
+from pscnn.nn._field_type import allow_any_function
 from pscnn.nn._fourier import FourierBatchNorm
 from pscnn.nn._gated_batch_norm import GatedBatchNorm
 from pscnn.nn._sample_norm import GroupNorm, InstanceNorm, LayerNorm
@@ -24,16 +25,17 @@ def batch_norm(writer: Writer, node: fx.Node, value: Map) -> Value:
     eps, momentum = layer.eps, layer.momentum
     following = next(iter(node.users)) if len(node.users) == 1 else None
     function = function_of(value.fields)
-    fused = (
-        (value.gates or function is not None)
-        and following is not None
-        and writer.source.kinds[following].name == "activation"
-    )
+    plain = not value.gates and allow_any_function(value.fields)
+    fused = following is not None and writer.source.kinds[following].name == "activation"
+    if following is not None and plain:  # functions of single channels are the model's own
+        fused = type(writer.source.modules[following]) is nn.ReLU
+    elif function is None:
+        fused = fused and value.gates
 
     def build() -> nn.Module:
         made: GatedBatchNorm | FourierBatchNorm | BatchNorm
-        if not fused:
-            made = BatchNorm(value.type, eps, momentum)
+        if not fused or plain:
+            made = BatchNorm(value.type, eps, momentum, relu=fused)
         elif function is None:
             made = GatedBatchNorm(value.fields, eps, momentum)
         else:

@@ -10,13 +10,12 @@ from pscnn.nn._convert._source import (
     Map,
     NotConvertibleError,
     Value,
-    allow_any_function,
-    are_scalars,
     operand,
     operation,
 )
 from pscnn.nn._convert._writer import Writer
 from pscnn.nn._factors import FieldProduct, FieldScale
+from pscnn.nn._field_type import allow_any_function, are_scalars
 
 
 def multiply(writer: Writer, node: fx.Node, value: Map) -> Value:

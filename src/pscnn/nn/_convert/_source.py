@@ -15,7 +15,6 @@ from pscnn._extras import PscnnError
 from pscnn.groups import FunctionSpace, Group, Representation
 from pscnn.measures import Measure
 from pscnn.nn._field_type import FieldType
-from pscnn.nn._fourier import is_permuted
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
 if TYPE_CHECKING:
@@ -131,25 +130,11 @@ class Recipe:
         return fields if restriction is None else restriction.out_type
 
 
-def are_scalars(fields: FieldType) -> bool:
-    """Whether all channels are invariant."""
-    return all(map(_is_scalar, set(fields.representations)))
-
-
-def allow_any_function(fields: FieldType) -> bool:
-    """Whether functions of single channels commute with H."""
-    return all(_is_scalar(rho) or is_permuted(rho) for rho in set(fields.representations))
-
-
 def function_of(fields: FieldType) -> FunctionSpace | None:
     """What all fields are, if they are functions on a group or a quotient of it."""
     first = fields.representations[0]
     same = isinstance(first, FunctionSpace) and all(rho == first for rho in fields.representations)
     return first if same else None  # type: ignore[return-value]
-
-
-def _is_scalar(rho: Representation) -> bool:
-    return all(psi.is_trivial for psi in rho.irreps)
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

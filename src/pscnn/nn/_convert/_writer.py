@@ -18,15 +18,13 @@ from pscnn.nn._convert._source import (
     Recipe,
     Source,
     Value,
-    allow_any_function,
-    are_scalars,
     function_of,
     operand,
     operation,
     path,
     permuted,
 )
-from pscnn.nn._field_type import FieldType
+from pscnn.nn._field_type import FieldType, allow_any_function, are_scalars
 from pscnn.nn._fourier import FourierPointwise, QuotientFourierPointwise
 from pscnn.nn._nonlinearity import GatedNonlinearity
 
