@@ -119,6 +119,12 @@ def _sigmoid(v):
 
 
 @triton.jit
+def _larger(a, b):
+    """The larger of two; nothing that is not a number becomes one, or nobody saw that training has diverged."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def _constants(
     one, two, KIND: tl.constexpr, TYPE: tl.constexpr, W: tl.constexpr, S: tl.constexpr, V: tl.constexpr
 ):  # fmt: skip
@@ -137,10 +143,10 @@ def _activated(v, one, two, KIND: tl.constexpr, TYPE: tl.constexpr):
         out = _product(v * _product(_sigmoid(v), one, TYPE), two, TYPE)
     elif KIND == 2:
         samples = _product(v, one, TYPE)  # in units of log 2; of two numbers ELU is the larger one
-        samples = tl.maximum(samples, _power(tl.minimum(samples, 0)) * LOG2_E - LOG2_E)
+        samples = _larger(samples, _power(tl.minimum(samples, 0)) * LOG2_E - LOG2_E)
         out = _product(samples, two, TYPE)
     elif KIND == 3:
-        out = tl.maximum(v, 0)
+        out = _larger(v, 0.0)
     else:
         out = v
     return out
